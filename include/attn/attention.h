@@ -1,0 +1,338 @@
+/* Attention on a processor, exactly, in fp32:
+ *
+ *     O = softmax(softcap(Q Kᵀ·scale) + bias, over the visible keys) V
+ *
+ * forward, backward, and a look inside: where every query looked, in the same pass.
+ * Memory grows with the sequence and never with its square.
+ *
+ * Read in this order: status, context, shapes and tensors, options (what is visible and how
+ * scores are bent), forward, statistics, backward, weights, plan.
+ *
+ * Shape letters, everywhere: B batch, H query heads, Hk key heads, Lq queries, Lk keys,
+ * D head size, Dv value head size. */
+#ifndef ATTN_ATTENTION_H
+#define ATTN_ATTENTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#    define ATTN_API __attribute__((visibility("default")))
+#    define ATTN_CHECKED __attribute__((warn_unused_result))
+#else
+#    define ATTN_API
+#    define ATTN_CHECKED
+#endif
+
+/* ---- 1. Status ---------------------------------------------------------------------- */
+
+/** The values are pinned: they may be stored and passed between versions. */
+typedef enum attn_status {
+    ATTN_OK = 0,
+    ATTN_EINVAL = -1,       /* an argument breaks its contract; see the message */
+    ATTN_ENOMEM = -2,       /* memory was refused; nothing was written */
+    ATTN_EUNSUPPORTED = -3, /* this build or this processor lacks what was asked for */
+    ATTN_EIO = -4,          /* a file could not be read or written */
+    ATTN_EFORMAT = -5       /* a file's content is not what it should be */
+} attn_status;
+
+/** "ATTN_OK", "ATTN_EINVAL", …; never NULL. */
+ATTN_API const char *attn_status_name(attn_status status);
+
+/* ---- 2. Context --------------------------------------------------------------------- */
+
+/** What calls share: the chosen kernels, threads, scratch memory, the last message.  One
+ * thread at a time may use a context; different contexts are independent. */
+typedef struct attn_context attn_context;
+
+/** Calls task(argument, index) once for each index from 0 to count − 1, in any order and on
+ * any threads, and returns when all have returned.  pool is passed through. */
+typedef void attn_parallel_for(void *pool, size_t count,
+                               void (*task)(void *argument, size_t index),
+                               void *argument);
+
+typedef struct attn_context_options {
+    /** "generic", "avx2", "avx512" or "neon".  NULL takes the environment's ATTN_ISA, and
+     * where that is unset or empty the best this processor has. */
+    const char *isa;
+    /** How many tasks parallel_for can usefully run at once, at least 1.  No result depends
+     * on it by a bit. */
+    size_t threads;
+    /** NULL runs everything on the caller's thread. */
+    attn_parallel_for *parallel_for;
+    void *pool;
+} attn_context_options;
+
+/**
+ * @param options  NULL for the best instruction set and the caller's thread alone.
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (threads of 0), or ATTN_EUNSUPPORTED (an unknown
+ *         instruction set, or one this processor cannot run: never a silent fallback).
+ *         *context is NULL on failure.
+ */
+ATTN_API ATTN_CHECKED attn_status attn_context_create(attn_context **context,
+                                                      const attn_context_options *options);
+
+/** NULL is fine. */
+ATTN_API void attn_context_destroy(attn_context *context);
+
+/** The instruction set in use, as attn_context_options spells it. */
+ATTN_API const char *attn_context_isa(const attn_context *context);
+
+/** Why the last failed call failed: the argument, what was got, what was expected. */
+ATTN_API const char *attn_context_message(const attn_context *context);
+
+/**
+ * Lends the context memory to work in, so that it allocates none: until bytes = 0 takes it
+ * back, a call that needs more than bytes fails with ATTN_ENOMEM and names the number.
+ * attn_plan tells that number.  memory is aligned to 64 bytes, and stays the caller's.
+ */
+ATTN_API ATTN_CHECKED attn_status attn_context_lend_scratch(attn_context *context,
+                                                            void *memory, size_t bytes);
+
+/* ---- 3. Shapes and tensors ---------------------------------------------------------- */
+
+/** B, H or Lq of 0 is no work; Lk of 0 gives every query an empty row. */
+typedef struct attn_shape {
+    int64_t B;  /* batch */
+    int64_t H;  /* query heads: a multiple of Hk */
+    int64_t Hk; /* key heads: query head h reads key head h / (H/Hk) */
+    int64_t Lq; /* queries */
+    int64_t Lk; /* keys */
+    int64_t D;  /* size of a query and of a key, at least 1 */
+    int64_t Dv; /* size of a value and of an output, at least 1 */
+} attn_shape;
+
+/**
+ * Element [b][h][l][d] is data[b·stride[0] + h·stride[1] + l·stride[2] + d·stride[3]].
+ * Strides count elements; 0 and negative ones are honoured, the innermost need not be 1.
+ */
+typedef struct attn_input {
+    const float *data;
+    int64_t stride[4];
+} attn_input;
+
+/** As attn_input; no two elements may share an address. */
+typedef struct attn_output {
+    float *data;
+    int64_t stride[4];
+} attn_output;
+
+/** Row-major without gaps: [B][heads][length][size]. */
+ATTN_API attn_input attn_input_dense(const float *data, int64_t heads, int64_t length,
+                                     int64_t size);
+ATTN_API attn_output attn_output_dense(float *data, int64_t heads, int64_t length,
+                                       int64_t size);
+
+/** Which keys may be attended to, [B][H][Lq][Lk]: not 0 is visible.  Strides count bytes; 0
+ * broadcasts. */
+typedef struct attn_keep {
+    const uint8_t *data; /* NULL: every key */
+    int64_t stride[4];
+} attn_keep;
+
+/* ---- 4. Options --------------------------------------------------------------------- */
+
+/** Where a query stands among the keys: query i has position i + offset. */
+typedef enum attn_alignment {
+    ATTN_ALIGN_BOTTOM_RIGHT, /* offset Lk − Lq, of each sequence by itself: the default */
+    ATTN_ALIGN_TOP_LEFT,     /* offset 0 */
+    ATTN_ALIGN_OFFSET        /* query_offset: the number of cached keys, say */
+} attn_alignment;
+
+/**
+ * Scores go, in this order, through: scale → softcap → bias and ALiBi → visibility →
+ * softmax over the visible keys and the sink → dropout.  A key is visible when every rule
+ * given says so.
+ */
+typedef struct attn_options {
+    float scale;   /* finite; 0 and negative mean what they say */
+    float softcap; /* c > 0 turns a score s into c·tanh(s/c); 0 leaves it */
+
+    attn_alignment alignment;
+    int64_t query_offset; /* with ATTN_ALIGN_OFFSET */
+    bool causal;          /* hide keys after the query's own position */
+    int64_t window_left;  /* keys seen before the own position, −1 for all */
+    int64_t window_right; /* keys seen after the own position, −1 for all */
+
+    /** Padded batches: sequence b has the first query_lengths[b] queries and key_lengths[b]
+     * keys.  Queries beyond are padding: output 0, lse −∞.  NULL: all of them.  [B] */
+    const int64_t *query_lengths, *key_lengths;
+
+    /** Packed batches (B = 1): sequence s has queries query_starts[s] to query_starts[s+1]
+     * − 1 and the same of key_starts, and sees nothing else.  Both begin with 0 and never
+     * fall; the last ones are Lq and Lk.  [sequences + 1], or both NULL. */
+    int64_t sequences;
+    const int64_t *query_starts, *key_starts;
+
+    attn_keep keep;  /* indices are those of the tensors, packed or not */
+    attn_input bias; /* added to the score, [B][H][Lq][Lk]; data NULL for none.  −∞ hides; a
+                      * finite bias, however negative, does not */
+    const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none */
+    const float *sinks;        /* [H]: a logit that joins the sum of each row and has no
+                                * value.  NULL for none; −∞ is none for that head */
+
+    double dropout;        /* probability that a weight is dropped, 0 to 1; those that stay
+                            * are divided by 1 − dropout */
+    uint64_t dropout_seed; /* the draw for (seed, b, h, query, key) is always the same.  In
+                            * packed batches b is the sequence, query and key count in it */
+} attn_options;
+
+/** scale 1/√D, every key visible, nothing added.  Plain dot-product attention is scale 1. */
+ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
+
+/* ---- 5. Forward and statistics ------------------------------------------------------ */
+
+/**
+ * How each query spread its weights w over its visible keys; [B][H][Lq] and contiguous
+ * unless said.  A NULL member is not wanted.  Weights are those before dropout, and with a
+ * sink sum to less than 1.  An empty row, and a padding query, has 0 everywhere and −1 for
+ * a key.  A row with a NaN has NaN everywhere, and its keys are unspecified.
+ */
+typedef struct attn_statistics {
+    float *entropy;          /* −Σ w ln w, in nats; exactly 0 for one visible key */
+    float *largest_weight;   /* max w */
+    int64_t *largest_key;    /* the key that holds it, the lowest on a tie */
+    float *distance;         /* Σ w |position − key| */
+    float *signed_distance;  /* Σ w (position − key): positive looks back */
+    float *first_key_mass;   /* w of key 0, where heads at rest look; 0 if hidden */
+    float *own_mass;         /* w of the key at the query's own position */
+    float *previous_mass;    /* w of the key before it */
+    float *next_mass;        /* w of the key after it */
+    int64_t *visible_keys;   /* how many keys the query sees: entropy / ln(this) is the
+                              * normalised entropy */
+
+    /** Mass on classes of keys: key j of sequence b is of class key_class[b·key_class_stride
+     * + j] (in packed batches the index in the pack), less than classes ≤ 64. */
+    const uint8_t *key_class;
+    int64_t key_class_stride, classes;
+    float *class_mass; /* [B][H][Lq][classes] */
+
+    /** What follows costs a second pass over the scores. */
+    float *received; /* [B][H][Lk]: Σ over queries of the weight that key j received */
+    int64_t top;     /* how many of the largest weights, 1 to 64 */
+    float *top_weight; /* [B][H][Lq][top], falling; 0 where there are fewer keys */
+    int64_t *top_key;  /* [B][H][Lq][top], the lowest first on a tie; −1 likewise */
+} attn_statistics;
+
+/** Outputs may not overlap inputs or each other. */
+typedef struct attn_tensors {
+    attn_input query;   /* [B][H][Lq][D] */
+    attn_input key;     /* [B][Hk][Lk][D] */
+    attn_input value;   /* [B][Hk][Lk][Dv] */
+    attn_output output; /* [B][H][Lq][Dv] */
+    float *lse;         /* [B][H][Lq], contiguous, or NULL: ln Σ exp(score), with the sink */
+    attn_statistics statistics;
+} attn_tensors;
+
+/**
+ * Writes output, and lse and statistics where asked for (which changes no bit of the
+ * output).
+ *
+ * A query without a visible key gets output 0 and lse −∞ (with a sink: the sink).  What a
+ * query cannot see is never read into its row: NaN or ∞ there changes nothing.  A NaN it
+ * can see makes its row NaN, and no other.  A sequence has the same bits whatever else is
+ * in the batch, padded or packed, and for any number of threads.
+ *
+ * Error against double precision, for |scores| ≤ 30: output 4e-6 of the largest |value|;
+ * lse 4e-6, entropy 2e-5, other statistics 8e-6 (absolute up to 1, relative beyond).
+ *
+ * Formula: Vaswani et al. 2017, section 3.2.1; one pass over the keys with a running
+ * maximum: Milakov and Gimelshein 2018, algorithm 3.
+ *
+ * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM; outputs are untouched unless ATTN_OK.
+ */
+ATTN_API ATTN_CHECKED attn_status attn_forward(attn_context *context,
+                                               const attn_shape *shape,
+                                               const attn_tensors *tensors,
+                                               const attn_options *options);
+
+/* ---- 6. Backward -------------------------------------------------------------------- */
+
+/** Gradients of a loss.  Those with data NULL (or NULL) are not wanted; the others are
+ * overwritten, and have the strides given. */
+typedef struct attn_gradients {
+    attn_input output;  /* in: of the output, [B][H][Lq][Dv] */
+    attn_output query;  /* [B][H][Lq][D] */
+    attn_output key;    /* [B][Hk][Lk][D]: summed over the heads that share it */
+    attn_output value;  /* [B][Hk][Lk][Dv] */
+    attn_output bias;   /* [B][H][Lq][Lk]; a stride of 0 sums over that axis, in a fixed
+                         * order, and must be 0 exactly where options->bias has it */
+    float *sinks;       /* [H] */
+} attn_gradients;
+
+/**
+ * Gradients of softmax attention, from what attn_forward was given and wrote: tensors as in
+ * that call, with output and lse as it left them (statistics are not consulted), and the
+ * same options, dropout seed included.  Weights are computed again from the scores and lse.
+ *
+ * An empty row and whatever is hidden has gradient 0, and is not read.
+ *
+ * Formula: Dao et al. 2022, appendix B.4; dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O)).
+ *
+ * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM; gradients are untouched unless ATTN_OK.
+ */
+ATTN_API ATTN_CHECKED attn_status attn_backward(attn_context *context,
+                                                const attn_shape *shape,
+                                                const attn_tensors *tensors,
+                                                const attn_options *options,
+                                                const attn_gradients *gradients);
+
+/* ---- 7. Weights --------------------------------------------------------------------- */
+
+/** Rows are queries, columns are keys, of one head. */
+typedef struct attn_rectangle {
+    int64_t b, h;
+    int64_t first_query, queries;
+    int64_t first_key, keys;
+} attn_rectangle;
+
+/**
+ * The exact weights of any rectangle: weights[i·row_stride + j] is the weight that query
+ * first_query + i gives to key first_key + j, before dropout, 0 where hidden.  Work and
+ * memory grow with the rectangle; tensors->lse, as attn_forward wrote it, spares a pass
+ * over the rows' other keys where it is given.  value and output are not consulted.
+ *
+ * @param row_stride  floats from one row to the next; at least rectangle->keys.
+ * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM.
+ */
+ATTN_API ATTN_CHECKED attn_status attn_weights(attn_context *context,
+                                               const attn_shape *shape,
+                                               const attn_tensors *tensors,
+                                               const attn_options *options,
+                                               const attn_rectangle *rectangle,
+                                               float *weights, int64_t row_stride);
+
+/* ---- 8. Plan ------------------------------------------------------------------------ */
+
+typedef struct attn_plan {
+    const char *path;     /* what would run, in words that tests compare; static */
+    size_t scratch_bytes; /* what the call takes of the context's memory */
+    double visible_pairs; /* query-key pairs, over all heads and sequences, that the rules
+                           * of position leave visible: forward is 4·D operations a pair
+                           * when D = Dv */
+} attn_plan;
+
+/** What attn_forward would do, without doing it.  Same errors. */
+ATTN_API ATTN_CHECKED attn_status attn_plan_forward(attn_context *context,
+                                                    const attn_shape *shape,
+                                                    const attn_tensors *tensors,
+                                                    const attn_options *options,
+                                                    attn_plan *plan);
+
+/** What attn_backward would do, without doing it.  Same errors. */
+ATTN_API ATTN_CHECKED attn_status attn_plan_backward(attn_context *context,
+                                                     const attn_shape *shape,
+                                                     const attn_tensors *tensors,
+                                                     const attn_options *options,
+                                                     const attn_gradients *gradients,
+                                                     attn_plan *plan);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

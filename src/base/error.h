@@ -1,0 +1,20 @@
+/* Why something failed, for rooms that work without a context: files, text, models. */
+#ifndef ATTN_BASE_ERROR_H
+#define ATTN_BASE_ERROR_H
+
+#include "attn/attention.h"
+
+typedef struct attn_error {
+    attn_status status;
+    char message[512];
+} attn_error;
+
+/* Keeps status and message and returns the status, so that a failure is one line. */
+__attribute__((format(printf, 3, 4))) attn_status
+attn_error_set(attn_error *error, attn_status status, const char *format, ...);
+
+/* Takes over the context's message. */
+attn_status attn_error_from_context(attn_error *error, attn_status status,
+                                    const attn_context *context);
+
+#endif

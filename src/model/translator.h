@@ -1,0 +1,69 @@
+/* The Transformer translator (Vaswani et al. 2017), normalising first, in the layout of
+ * Hugging Face's M2M100ForConditionalGeneration: config.json, model.safetensors and
+ * tokenizer.json of a folder open there and give the same logits.
+ *
+ * Sequences are packed (see nn/layers.h).  A source is its tokens and </s>; a target that
+ * is fed starts with </s> (the decoder's start), the one that is predicted ends with it. */
+#ifndef ATTN_MODEL_TRANSLATOR_H
+#define ATTN_MODEL_TRANSLATOR_H
+
+#include "base/error.h"
+#include "nn/layers.h"
+#include "text/tokenizer.h"
+
+typedef struct attn_translator_config {
+    int64_t vocabulary, width, heads, encoder_layers, decoder_layers;
+    int64_t inner;          /* of the feed-forward layers */
+    int64_t max_positions;  /* longest source or target in tokens, </s> included */
+    attn_activation activation;
+    float dropout, attention_dropout;
+} attn_translator_config;
+
+typedef struct attn_translator attn_translator;
+
+/** New, with initialised parameters. */
+ATTN_CHECKED attn_status attn_translator_create(attn_translator **translator,
+                                                const attn_translator_config *config,
+                                                uint64_t seed, attn_error *error);
+/** From a folder in the Hugging Face layout; names, shapes and types are checked. */
+ATTN_CHECKED attn_status attn_translator_load(attn_translator **translator,
+                                              const char *folder, attn_error *error);
+/** config.json, generation_config.json and model.safetensors (ATTN_F32 or ATTN_BF16), each
+ * whole or not at all. */
+ATTN_CHECKED attn_status attn_translator_save(const attn_translator *translator,
+                                              const char *folder, int dtype,
+                                              attn_error *error);
+void attn_translator_destroy(attn_translator *translator);
+const attn_translator_config *attn_translator_config_of(const attn_translator *translator);
+/** Its parameters: training changes their values. */
+attn_parameters *attn_translator_parameters(attn_translator *translator);
+
+/** A packed batch of sentence pairs. */
+typedef struct attn_pair_batch {
+    int64_t sentences;
+    const int32_t *source;        /* [source_starts[sentences]] */
+    const int64_t *source_starts; /* [sentences + 1] */
+    const int32_t *target_in;     /* </s> first */
+    const int32_t *target_out;    /* </s> last; same starts */
+    const int64_t *target_starts;
+} attn_pair_batch;
+
+/** Hidden states of the sources after the encoder's last norm, [source tokens][width]. */
+attn_tensor *attn_translator_encode(const attn_translator *translator,
+                                    const attn_pass *pass, const int32_t *source,
+                                    attn_packing packing);
+/** Hidden states that the vocabulary projection reads, [target tokens][width]. */
+attn_tensor *attn_translator_decode(const attn_translator *translator,
+                                    const attn_pass *pass, attn_tensor *encoded,
+                                    attn_packing source_packing, const int32_t *target_in,
+                                    attn_packing target_packing);
+/** Sum over target tokens of the smoothed loss, divided by divisor; see
+ * attn_linear_cross_entropy. */
+attn_tensor *attn_translator_loss(const attn_translator *translator, const attn_pass *pass,
+                                  const attn_pair_batch *batch, float smoothing,
+                                  double divisor, double *plain);
+/** [target tokens][vocabulary], for tests against other implementations. */
+attn_tensor *attn_translator_logits(const attn_translator *translator,
+                                    const attn_pass *pass, const attn_pair_batch *batch);
+
+#endif

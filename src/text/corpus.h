@@ -1,0 +1,19 @@
+/* Parallel text: one sentence pair a line, columns separated by tabs; .xz is unpacked. */
+#ifndef ATTN_TEXT_CORPUS_H
+#define ATTN_TEXT_CORPUS_H
+
+#include "base/error.h"
+
+typedef struct attn_corpus {
+    size_t lines;
+    size_t *first_field;   /* [lines + 1]: line n has fields first_field[n] to [n + 1] − 1 */
+    const char **fields;   /* NUL-ended */
+    char *text;            /* what they point into */
+} attn_corpus;
+
+/** Each line has at least `columns` fields and is UTF-8, or ATTN_EFORMAT names the line. */
+ATTN_CHECKED attn_status attn_corpus_load(attn_corpus *corpus, const char *path,
+                                          size_t columns, attn_error *error);
+void attn_corpus_free(attn_corpus *corpus);
+
+#endif
