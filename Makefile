@@ -1,0 +1,27 @@
+# The front door.  `make look` builds attn and shows where a translator looked; `make test`
+# builds and runs the tests.  Both install the packages that are missing on Debian and
+# Ubuntu, where root or sudo allow, and name them otherwise.
+
+BUILD ?= build
+SENTENCE ?= The cat, which was sitting on the mat, was hungry
+
+.PHONY: look test build install dependencies clean
+
+look: build
+	@$(BUILD)/src/cli/attn look "$(SENTENCE)"
+
+test: build
+	meson test -C $(BUILD) --print-errorlogs
+
+build: dependencies
+	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+	@ninja -C $(BUILD)
+
+install: build
+	meson install -C $(BUILD)
+
+dependencies:
+	@sh scripts/dependencies.sh
+
+clean:
+	rm -rf $(BUILD)
