@@ -191,7 +191,8 @@ ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
  * How each query spread its weights w over its visible keys; [B][H][Lq] and contiguous
  * unless said.  A NULL member is not wanted.  Weights are those before dropout, and with a
  * sink sum to less than 1.  An empty row, and a padding query, has 0 everywhere and −1 for
- * a key.  A row with a NaN has NaN everywhere, and its keys are unspecified.
+ * a key.  A row with a NaN has NaN everywhere, and its keys are unspecified.  Keys count in
+ * the tensors, but in packed batches within their sequence.
  */
 typedef struct attn_statistics {
     float *entropy;          /* −Σ w ln w, in nats; exactly 0 for one visible key */
