@@ -1,0 +1,42 @@
+/* A summary in words, the same in every picture: labels, numbers, the verdict, and a line
+ * for each head worth a look. */
+#ifndef ATTN_INSPECT_SENTENCE_H
+#define ATTN_INSPECT_SENTENCE_H
+
+#include "inspect/buffer.h"
+#include "inspect/summary.h"
+
+/** How words are spelled. */
+typedef enum attn_spelling {
+    ATTN_SPELL_PLAIN, /* "was²": for formats that escape by themselves and take any text
+                       */
+    ATTN_SPELL_TERMINAL, /* "was²", control characters as \x1b, right-to-left isolated */
+    ATTN_SPELL_ASCII     /* "was#2", accents dropped, the rest as "?" */
+} attn_spelling;
+
+/** Text without its word's mark; for source and translation. */
+void attn_put_text(attn_buffer *buffer, const char *text, attn_spelling spelling);
+/** A word with its mark: ¹ ² or #1 #2 where it occurs more than once. */
+void attn_put_word(attn_buffer *buffer, const attn_record_word *word,
+                   attn_spelling spelling);
+/** ".68", "1.0", ".00": two digits, no leading zero, three columns. */
+void attn_put_weight(attn_buffer *buffer, double weight);
+
+enum { ATTN_VERDICT_LINES = 3 };
+
+/** How many lines the verdict has (0 without a cross part), and each of them, without
+ * line end.  Line 0 is the count; the others name what to look at.
+ * @param columns  where words are listed, as many as fit, and a count of the rest; 0 for
+ *                 all. */
+int64_t attn_verdict_lines(const attn_summary *summary);
+void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
+                      const attn_summary *summary, int64_t line, attn_spelling spelling,
+                      int64_t columns);
+
+/** "entropy .18; "chat" reads "cat" .99": clauses that do not fit into columns are left
+ * out from the end (the first always stays); 0 for all. */
+void attn_put_finding(attn_buffer *buffer, const attn_record *record,
+                      const attn_finding *finding, attn_spelling spelling,
+                      int64_t columns);
+
+#endif

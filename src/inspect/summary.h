@@ -1,0 +1,120 @@
+/* What is measured from a record: roles of heads, the alignment, the verdict, and the
+ * heads worth a look.  Numbers and word pairs only: sentence.h puts them in words, draw
+ * in pictures. */
+#ifndef ATTN_INSPECT_SUMMARY_H
+#define ATTN_INSPECT_SUMMARY_H
+
+#include "inspect/record.h"
+
+/** Where a head's weight goes.  Masses are means over the rows that see two keys or more.
+ */
+typedef enum attn_role {
+    ATTN_ROLE_MIXED,
+    ATTN_ROLE_PREVIOUS,  /* the word before; self-attention only, as next and own */
+    ATTN_ROLE_NEXT,      /* the word after */
+    ATTN_ROLE_OWN,       /* the word itself */
+    ATTN_ROLE_FIRST,     /* the first key */
+    ATTN_ROLE_DELIMITER, /* words without a letter or digit, and specials */
+    ATTN_ROLE_SAME, /* other keys of the same text, over rows that have one; cross: keys
+                     * of the row's text */
+    ATTN_ROLE_BROAD /* its mass is the entropy */
+} attn_role;
+enum { ATTN_ROLES = ATTN_ROLE_BROAD + 1 };
+
+/** Thresholds.  They are conventions: pictures print them, users set them. */
+typedef struct attn_conventions {
+    double clear;      /* .50: a row reads one word when its top weight is this or more */
+    double strong;     /* .50: mass of a role that is sure (a capital) */
+    double weak;       /* .30: mass of a role that shows (a small letter) */
+    double lift;       /* 1.4: and this many times the mass of an even spread */
+    double broad;      /* .80: normalised entropy of a broad head */
+    double faint;      /* .05: cells under this show a dot */
+    int64_t same_rows; /* 3: fewest rows with a repeated word for the role */
+    int64_t far_distance; /* 2: fewest words between the ends of a far link */
+} attn_conventions;
+
+void attn_conventions_init(attn_conventions *conventions);
+
+typedef struct attn_head_summary {
+    attn_role role;
+    bool strong;               /* a capital letter */
+    double mass, even;         /* of the role, and what an even spread would give it */
+    double entropy;            /* normalised, as in the record; −1 for none */
+    double masses[ATTN_ROLES]; /* of every role, 0 where it does not apply */
+    double evens[ATTN_ROLES];
+} attn_head_summary;
+
+typedef struct attn_part_summary {
+    attn_head_summary *heads; /* [layers][heads] */
+    double *layer_entropy;    /* [layers]: mean over its heads */
+} attn_part_summary;
+
+/** A row and the key it gives weight to. */
+typedef struct attn_link {
+    int64_t row, key;
+    double weight;
+} attn_link;
+
+typedef enum attn_finding_kind {
+    ATTN_FINDING_SHARPEST,   /* value: entropy */
+    ATTN_FINDING_FAR,        /* value: sum of its two links */
+    ATTN_FINDING_SAME,       /* value: mass where words repeat */
+    ATTN_FINDING_DELIMITERS, /* value: mass, even: of an even spread; its link's weight is
+                              * what the row gives to all delimiters, its key −1 */
+    ATTN_FINDING_BROADEST    /* value: entropy; its link is the row with the lowest top */
+} attn_finding_kind;
+enum { ATTN_FINDINGS = ATTN_FINDING_BROADEST + 1 };
+
+typedef struct attn_finding {
+    attn_finding_kind kind;
+    int64_t part; /* index into record->parts */
+    int64_t layer, head;
+    double value, even;
+    attn_link links[2];
+    int64_t link_count;
+} attn_finding;
+
+typedef struct attn_summary {
+    attn_conventions conventions;
+    attn_part_summary parts[ATTN_RECORD_PARTS];
+
+    /* The alignment: mean of the heads of the cross layer with the lowest mean entropy.
+     */
+    int64_t
+        alignment_part; /* index into record->parts, −1 where there is no cross part */
+    int64_t alignment_layer; /* from 0 */
+    float *alignment;        /* [rows][keys] */
+    attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie */
+
+    /* The verdict about its rows. */
+    int64_t clear_count;
+    int64_t *unclear, unclear_count;       /* rows whose top weight is less than clear */
+    int64_t *at_special, at_special_count; /* of these, those whose top key is special */
+
+    attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
+    int64_t finding_count;
+} attn_summary;
+
+/** @param conventions  NULL for the defaults. */
+ATTN_CHECKED attn_status attn_summary_create(attn_summary **summary,
+                                             const attn_record *record,
+                                             const attn_conventions *conventions,
+                                             attn_error *error);
+/** NULL is fine. */
+void attn_summary_destroy(attn_summary *summary);
+
+const attn_head_summary *attn_summary_head(const attn_summary *summary,
+                                           const attn_record *record, int64_t part,
+                                           int64_t layer, int64_t head);
+
+/** "previous", …; the letter is 'P', 'N', 'O', 'F', 'D', 'S', 'B', small when not strong,
+ * and 0 for mixed (drawn "·", "-" without Unicode). */
+const char *attn_role_name(attn_role role);
+char attn_role_letter(const attn_head_summary *head);
+/** "sharpest", "far links", "same word", "delimiters", "broadest" */
+const char *attn_finding_name(attn_finding_kind kind);
+
+/** Has neither letter nor digit, or is special. */
+bool attn_record_word_delimits(const attn_record_word *word);
+
+#endif
