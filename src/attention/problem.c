@@ -1,0 +1,351 @@
+/* The checks of every argument that forward, backward and weights share, and the way from
+ * a problem to its sequences and heads. */
+#include "attention/problem.h"
+#include <assert.h>
+#include <math.h>
+
+/* Positions are sums of three of these, so nothing can overflow. */
+#define LARGEST_SIZE ((int64_t)1 << 48)
+#define LARGEST_HEAD ((int64_t)1 << 20)
+
+/* Whom a message is for, and in whose name. */
+struct check {
+    attn_context *context;
+    const char *function;
+};
+
+static attn_status check_range(const struct check *check, const char *name, int64_t value,
+                               int64_t least, int64_t most)
+{
+    if (value >= least && value <= most)
+        return ATTN_OK;
+    return attn_context_fail(check->context, ATTN_EINVAL,
+                             "%s: %s is %lld, expected %lld to %lld", check->function,
+                             name, (long long)value, (long long)least, (long long)most);
+}
+
+static attn_status check_shape(const struct check *check, const attn_shape *shape)
+{
+    const struct {
+        const char *name;
+        int64_t value, least, most;
+    } sizes[] = {
+        {"shape.B", shape->B, 0, LARGEST_SIZE},
+        {"shape.H", shape->H, 0, LARGEST_SIZE},
+        {"shape.Hk", shape->Hk, 1, LARGEST_SIZE},
+        {"shape.Lq", shape->Lq, 0, LARGEST_SIZE},
+        {"shape.Lk", shape->Lk, 0, LARGEST_SIZE},
+        {"shape.D", shape->D, 1, LARGEST_HEAD},
+        {"shape.Dv", shape->Dv, 1, LARGEST_HEAD},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        ATTN_TRY(check_range(check, sizes[i].name, sizes[i].value, sizes[i].least,
+                             sizes[i].most));
+    if (shape->H % shape->Hk != 0)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: shape.H is %lld, expected a multiple of shape.Hk, "
+                                 "%lld",
+                                 check->function, (long long)shape->H,
+                                 (long long)shape->Hk);
+    const int64_t longest = shape->Lq > shape->Lk ? shape->Lq : shape->Lk;
+    int64_t rows = 0;
+    if (__builtin_mul_overflow(shape->B, shape->H, &rows) ||
+        __builtin_mul_overflow(rows, longest, &rows) || rows > LARGEST_SIZE)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: shape has B %lld, H %lld and length %lld, expected "
+                                 "a product of at most 2^48",
+                                 check->function, (long long)shape->B,
+                                 (long long)shape->H, (long long)longest);
+    return ATTN_OK;
+}
+
+static attn_status check_numbers(const struct check *check, const attn_options *options)
+{
+    ATTN_TRY(check_range(check, "options.alignment", (int64_t)options->alignment,
+                         ATTN_ALIGN_BOTTOM_RIGHT, ATTN_ALIGN_OFFSET));
+    if (options->alignment == ATTN_ALIGN_OFFSET)
+        ATTN_TRY(check_range(check, "options.query_offset", options->query_offset,
+                             -LARGEST_SIZE, LARGEST_SIZE));
+    ATTN_TRY(check_range(check, "options.window_left", options->window_left, -1,
+                         LARGEST_SIZE));
+    ATTN_TRY(check_range(check, "options.window_right", options->window_right, -1,
+                         LARGEST_SIZE));
+    if (!isfinite(options->scale))
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.scale is %g, expected a finite number",
+                                 check->function, (double)options->scale);
+    if (!(options->softcap >= 0.0f) || !isfinite(options->softcap))
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.softcap is %g, expected 0 or a positive "
+                                 "finite number",
+                                 check->function, (double)options->softcap);
+    if (!(options->dropout >= 0.0 && options->dropout <= 1.0))
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.dropout is %g, expected 0 to 1",
+                                 check->function, options->dropout);
+    return ATTN_OK;
+}
+
+static attn_status check_lengths(const struct check *check, const char *name,
+                                 const int64_t *lengths, int64_t B, int64_t most)
+{
+    for (int64_t b = 0; lengths && b < B; b++)
+        if (lengths[b] < 0 || lengths[b] > most)
+            return attn_context_fail(check->context, ATTN_EINVAL,
+                                     "%s: options.%s[%lld] is %lld, expected 0 to %lld",
+                                     check->function, name, (long long)b,
+                                     (long long)lengths[b], (long long)most);
+    return ATTN_OK;
+}
+
+static attn_status check_starts(const struct check *check, const char *name,
+                                const int64_t *starts, int64_t sequences, int64_t total)
+{
+    if (starts[0] != 0)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.%s[0] is %lld, expected 0", check->function,
+                                 name, (long long)starts[0]);
+    for (int64_t s = 0; s < sequences; s++)
+        if (starts[s + 1] < starts[s] || starts[s + 1] > total)
+            return attn_context_fail(
+                check->context, ATTN_EINVAL,
+                "%s: options.%s[%lld] is %lld, expected %lld to %lld", check->function,
+                name, (long long)s + 1, (long long)starts[s + 1], (long long)starts[s],
+                (long long)total);
+    if (starts[sequences] != total)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.%s[%lld], the last, is %lld, expected the "
+                                 "length in the shape, %lld",
+                                 check->function, name, (long long)sequences,
+                                 (long long)starts[sequences], (long long)total);
+    return ATTN_OK;
+}
+
+static attn_status check_sequences(const struct check *check, const attn_shape *shape,
+                                   const attn_options *options)
+{
+    ATTN_TRY(check_lengths(check, "query_lengths", options->query_lengths, shape->B,
+                           shape->Lq));
+    ATTN_TRY(
+        check_lengths(check, "key_lengths", options->key_lengths, shape->B, shape->Lk));
+    if (!options->query_starts && !options->key_starts)
+        return ATTN_OK;
+    if (!options->query_starts || !options->key_starts)
+        return attn_context_fail(
+            check->context, ATTN_EINVAL,
+            "%s: options.%s is NULL, expected both starts or neither", check->function,
+            options->query_starts ? "key_starts" : "query_starts");
+    if (options->query_lengths || options->key_lengths)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options has both lengths and starts, expected one "
+                                 "of them",
+                                 check->function);
+    ATTN_TRY(check_range(check, "shape.B with packed sequences", shape->B, 1, 1));
+    ATTN_TRY(
+        check_range(check, "options.sequences", options->sequences, 0, LARGEST_SIZE));
+    ATTN_TRY(check_starts(check, "query_starts", options->query_starts,
+                          options->sequences, shape->Lq));
+    return check_starts(check, "key_starts", options->key_starts, options->sequences,
+                        shape->Lk);
+}
+
+attn_status attn_check_strides(attn_context *context, const char *function,
+                               const char *name, const int64_t stride[4],
+                               const int64_t extent[4])
+{
+    int64_t reach = 0;
+    for (int axis = 0; axis < 4; axis++) {
+        const int64_t steps = extent[axis] > 0 ? extent[axis] - 1 : 0;
+        int64_t along = 0;
+        bool overflows = stride[axis] == INT64_MIN ||
+                         __builtin_mul_overflow(steps, stride[axis], &along);
+        along = along < 0 ? -along : along;
+        overflows = overflows || __builtin_add_overflow(reach, along, &reach);
+        if (overflows || reach > INT64_MAX / (int64_t)sizeof(float) - 1)
+            return attn_context_fail(context, ATTN_EINVAL,
+                                     "%s: %s.stride[%d] is %lld for %lld steps, expected "
+                                     "offsets that fit 64 bits",
+                                     function, name, axis, (long long)stride[axis],
+                                     (long long)steps);
+    }
+    return ATTN_OK;
+}
+
+/* One tensor of the call; no data is fine where nothing needs it. */
+static attn_status check_tensor(const struct check *check, const char *name,
+                                const void *data, bool needed, const int64_t stride[4],
+                                const int64_t extent[4])
+{
+    if (needed && !data)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: %s is NULL, expected data", check->function, name);
+    return data
+               ? attn_check_strides(check->context, check->function, name, stride, extent)
+               : ATTN_OK;
+}
+
+static attn_status check_tensors(const struct check *check,
+                                 const struct attn_problem *problem, unsigned needs)
+{
+    const attn_shape *const s = problem->shape;
+    const attn_tensors *const t = problem->tensors;
+    const attn_options *const o = problem->options;
+    const bool keys = s->Lk > 0;
+    const int64_t query[] = {s->B, s->H, s->Lq, s->D};
+    const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
+    const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
+    const int64_t output[] = {s->B, s->H, s->Lq, s->Dv};
+    const int64_t pairs[] = {s->B, s->H, s->Lq, s->Lk};
+    ATTN_TRY(check_tensor(check, "tensors.query", t->query.data, true, t->query.stride,
+                          query));
+    ATTN_TRY(check_tensor(check, "tensors.key", t->key.data, keys, t->key.stride, key));
+    ATTN_TRY(check_tensor(check, "tensors.value", t->value.data,
+                          keys && (needs & ATTN_NEEDS_VALUE), t->value.stride, value));
+    ATTN_TRY(check_tensor(check, "tensors.output", t->output.data,
+                          needs & ATTN_NEEDS_OUTPUT, t->output.stride, output));
+    ATTN_TRY(
+        check_tensor(check, "options.keep", o->keep.data, false, o->keep.stride, pairs));
+    ATTN_TRY(
+        check_tensor(check, "options.bias", o->bias.data, false, o->bias.stride, pairs));
+    if ((needs & ATTN_NEEDS_LSE) && !t->lse)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: tensors.lse is NULL, expected what attn_forward "
+                                 "wrote",
+                                 check->function);
+    const float *const to = t->output.data;
+    if ((needs & ATTN_NEEDS_OUTPUT) &&
+        (to == t->query.data || to == t->key.data || to == t->value.data))
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: tensors.output is at the address of an input, "
+                                 "expected memory of its own",
+                                 check->function);
+    return ATTN_OK;
+}
+
+attn_status attn_problem_init(struct attn_problem *problem, attn_context *context,
+                              const char *function, const attn_shape *shape,
+                              const attn_tensors *tensors, const attn_options *options,
+                              unsigned needs)
+{
+    const struct check check = {context, function};
+    ATTN_TRY(check_shape(&check, shape));
+    ATTN_TRY(check_numbers(&check, options));
+    ATTN_TRY(check_sequences(&check, shape, options));
+    const bool packed = options->query_starts;
+    *problem = (struct attn_problem){
+        .shape = shape,
+        .tensors = tensors,
+        .options = options,
+        .packed = packed,
+        .empty = shape->B == 0 || shape->H == 0 || shape->Lq == 0,
+        .sequences = packed ? options->sequences : shape->B,
+    };
+    return problem->empty ? ATTN_OK : check_tensors(&check, problem, needs);
+}
+
+struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
+                                           int64_t index)
+{
+    const attn_options *const options = problem->options;
+    struct attn_sequence sequence = {.index = index};
+    if (problem->packed) {
+        sequence.first_query = options->query_starts[index];
+        sequence.first_key = options->key_starts[index];
+        sequence.Lq = options->query_starts[index + 1] - sequence.first_query;
+        sequence.Lk = options->key_starts[index + 1] - sequence.first_key;
+    } else {
+        sequence.b = index;
+        sequence.Lq =
+            options->query_lengths ? options->query_lengths[index] : problem->shape->Lq;
+        sequence.Lk =
+            options->key_lengths ? options->key_lengths[index] : problem->shape->Lk;
+    }
+    if (options->alignment == ATTN_ALIGN_BOTTOM_RIGHT)
+        sequence.offset = sequence.Lk - sequence.Lq;
+    else if (options->alignment == ATTN_ALIGN_OFFSET)
+        sequence.offset = options->query_offset;
+    return sequence;
+}
+
+/* How far element [b][h][l][0] lies from element 0. */
+static int64_t offset_of(const int64_t stride[4], int64_t b, int64_t h, int64_t l)
+{
+    return b * stride[0] + h * stride[1] + l * stride[2];
+}
+
+struct attn_head attn_problem_head(const struct attn_problem *problem,
+                                   const struct attn_sequence *sequence, int64_t h)
+{
+    const attn_shape *const shape = problem->shape;
+    const attn_tensors *const t = problem->tensors;
+    const attn_options *const o = problem->options;
+    const int64_t hk = h / (shape->H / shape->Hk);
+    const int64_t b = sequence->b, i = sequence->first_query, j = sequence->first_key;
+    struct attn_head head = {
+        .h = h,
+        .hk = hk,
+        .query = t->query.data + offset_of(t->query.stride, b, h, i),
+        .row = (b * shape->H + h) * shape->Lq + i,
+        .alibi_slope = o->alibi_slopes ? o->alibi_slopes[h] : 0.0f,
+        .sink = o->sinks ? o->sinks[h] : -INFINITY,
+    };
+    if (t->key.data)
+        head.key = t->key.data + offset_of(t->key.stride, b, hk, j);
+    if (t->value.data)
+        head.value = t->value.data + offset_of(t->value.stride, b, hk, j);
+    if (t->output.data)
+        head.output = t->output.data + offset_of(t->output.stride, b, h, i);
+    if (o->keep.data)
+        head.keep =
+            o->keep.data + offset_of(o->keep.stride, b, h, i) + j * o->keep.stride[3];
+    if (o->bias.data)
+        head.bias =
+            o->bias.data + offset_of(o->bias.stride, b, h, i) + j * o->bias.stride[3];
+    return head;
+}
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
+                                        const struct attn_sequence *sequence,
+                                        int64_t query)
+{
+    const attn_options *const options = problem->options;
+    const int64_t Lk = sequence->Lk;
+    const int64_t position = query + sequence->offset;
+    struct attn_key_range seen = {0, Lk};
+    if (options->window_left >= 0)
+        seen.first = clamp(position - options->window_left, 0, Lk);
+    if (options->window_right >= 0)
+        seen.end = clamp(position + options->window_right + 1, 0, Lk);
+    if (options->causal)
+        seen.end = clamp(position + 1, 0, seen.end);
+    assert(seen.first <= seen.end);
+    return seen;
+}
+
+bool attn_element_visible(const struct attn_problem *problem,
+                          const struct attn_head *head, int64_t query, int64_t key)
+{
+    const int64_t *const keep = problem->options->keep.stride;
+    const int64_t *const bias = problem->options->bias.stride;
+    if (head->keep && !head->keep[query * keep[2] + key * keep[3]])
+        return false;
+    return !head->bias || head->bias[query * bias[2] + key * bias[3]] != -INFINITY;
+}
+
+double attn_problem_visible_pairs(const struct attn_problem *problem)
+{
+    double pairs = 0.0;
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        for (int64_t i = 0; i < sequence.Lq; i++) {
+            const struct attn_key_range seen = attn_visible_keys(problem, &sequence, i);
+            pairs += (double)(seen.end - seen.first);
+        }
+    }
+    return pairs * (double)problem->shape->H;
+}

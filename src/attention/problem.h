@@ -1,0 +1,86 @@
+/* What attn_forward, attn_backward and attn_weights are given, checked once and then
+ * taken apart: a problem is sequences, a sequence has heads, and a query of a sequence
+ * sees one interval of its keys, less what keep and bias hide.  Padded and packed batches
+ * look the same from here on: queries and keys count within their sequence. */
+#ifndef ATTN_ATTENTION_PROBLEM_H
+#define ATTN_ATTENTION_PROBLEM_H
+
+#include "base/context.h"
+
+struct attn_problem {
+    const attn_shape *shape;
+    const attn_tensors *tensors;
+    const attn_options *options;
+    bool packed;
+    bool empty;        /* no queries at all: nothing to do */
+    int64_t sequences; /* B, or the number of packed sequences */
+};
+
+/* What a function needs besides query and key. */
+enum attn_needs {
+    ATTN_NEEDS_VALUE = 1,
+    ATTN_NEEDS_OUTPUT = 2,
+    ATTN_NEEDS_LSE = 4,
+};
+
+/**
+ * Checks every argument; function is the name that messages begin with.  What problem
+ * points to stays the caller's.  Statistics are checked by attn_check_statistics.
+ */
+ATTN_CHECKED attn_status attn_problem_init(struct attn_problem *problem,
+                                           attn_context *context, const char *function,
+                                           const attn_shape *shape,
+                                           const attn_tensors *tensors,
+                                           const attn_options *options, unsigned needs);
+
+/* That an element [b][h][l][d] of these extents has an offset that fits an int64_t. */
+ATTN_CHECKED attn_status attn_check_strides(attn_context *context, const char *function,
+                                            const char *name, const int64_t stride[4],
+                                            const int64_t extent[4]);
+
+struct attn_sequence {
+    int64_t index;                  /* which one; also what dropout counts */
+    int64_t b;                      /* along the tensors' axis 0 */
+    int64_t first_query, first_key; /* along their axis 2 */
+    int64_t Lq, Lk;                 /* without padding */
+    int64_t offset;                 /* query i stands at position i + offset */
+};
+
+/* 0 ≤ index < problem->sequences */
+struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
+                                           int64_t index);
+
+/* One head of one sequence: where its query 0 and key 0 lie.  Use the strides 2 and 3 of
+ * the tensors from there. */
+struct attn_head {
+    int64_t h, hk; /* query head, and the key head it reads */
+    const float *query, *key, *value;
+    float *output;       /* NULL if the tensors have none */
+    int64_t row;         /* of query 0 in lse and the statistics; the next one follows */
+    const uint8_t *keep; /* NULL: none; element [0][0] */
+    const float *bias;   /* NULL: none; element [0][0] */
+    float alibi_slope;   /* 0: none */
+    float sink;          /* −∞: none */
+};
+
+struct attn_head attn_problem_head(const struct attn_problem *problem,
+                                   const struct attn_sequence *sequence, int64_t h);
+
+struct attn_key_range {
+    int64_t first, end; /* 0 ≤ first ≤ end ≤ Lk */
+};
+
+/* The keys that causal, window and length leave the query.  Neither end ever moves back
+ * from one query to the next: all skipping and masking of blocks rests on that. */
+struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
+                                        const struct attn_sequence *sequence,
+                                        int64_t query);
+
+/* Whether keep and bias let query see key: the rules that go element by element. */
+bool attn_element_visible(const struct attn_problem *problem,
+                          const struct attn_head *head, int64_t query, int64_t key);
+
+/* Pairs of query and key in the visible intervals, over all heads. */
+double attn_problem_visible_pairs(const struct attn_problem *problem);
+
+#endif
