@@ -1,23 +1,21 @@
-/* Which weights are dropped: a hash of (seed, sequence, head, query, key), so that
- * forward, backward, every tiling and every thread see the same draw.  The first four are
- * mixed once a query, into two words; the key joins them in a few 32-bit operations,
- * which vectors do as well (softmax.h).  Mixing: splitmix64 (Steele et al. 2014) and the
- * finalizer of MurmurHash3. */
+/* The draw that decides whether a weight is dropped: a hash of (seed, batch, head, query,
+ * key) and nothing else, so that forward, backward, every tiling and every thread draw
+ * alike.  A row (seed, batch, head, query) is hashed once to 64 bits; a key costs two
+ * 32-bit multiplications, in every lane of a vector.
+ *
+ * The mixers are splitmix64 (Steele et al. 2014) and lowbias32 (Wellons 2018), the latter
+ * with the row's second half joining in the middle: rows would otherwise be shifted
+ * copies of one sequence. */
 #ifndef ATTN_KERNEL_DROPOUT_H
 #define ATTN_KERNEL_DROPOUT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
-#define ATTN_DROPOUT_KEY 0x9e3779b9u
-#define ATTN_DROPOUT_MIX_1 0x85ebca6bu
-#define ATTN_DROPOUT_MIX_2 0xc2b2ae35u
+#include "kernel/simd.h"
 
 struct attn_dropout_row {
-    uint32_t before, between; /* enter the hash before the key is mixed, and midway */
+    uint32_t low, high;
 };
 
-static inline uint64_t attn_splitmix(uint64_t x)
+static inline uint64_t attn_dropout_mix(uint64_t x)
 {
     x += 0x9e3779b97f4a7c15u;
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -25,36 +23,53 @@ static inline uint64_t attn_splitmix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-static inline struct attn_dropout_row attn_dropout_row(uint64_t seed, int64_t sequence,
-                                                       int64_t head, int64_t query)
+/* In packed batches b is the sequence and query counts in it. */
+static inline struct attn_dropout_row attn_dropout_row(uint64_t seed, int64_t b,
+                                                       int64_t h, int64_t query)
 {
-    uint64_t x = attn_splitmix(seed);
-    x = attn_splitmix(x ^ (uint64_t)sequence);
-    x = attn_splitmix(x ^ (uint64_t)head);
-    x = attn_splitmix(x ^ (uint64_t)query);
+    uint64_t x = attn_dropout_mix(seed);
+    x = attn_dropout_mix(x ^ (uint64_t)b);
+    x = attn_dropout_mix(x ^ (uint64_t)h);
+    x = attn_dropout_mix(x ^ (uint64_t)query);
     return (struct attn_dropout_row){(uint32_t)x, (uint32_t)(x >> 32)};
 }
 
-/* The draw of one key, uniform over all values. */
-static inline uint32_t attn_dropout_draw(struct attn_dropout_row row, int64_t key)
+/* A weight stays when its draw, 31 bits, is not below this.  For probability 1 the few
+ * that would stay are multiplied by a factor of 0. */
+static inline int32_t attn_dropout_threshold(double probability)
 {
-    uint32_t x = row.before ^ ((uint32_t)key * ATTN_DROPOUT_KEY);
-    x = (x ^ (x >> 16)) * ATTN_DROPOUT_MIX_1;
-    x = (x ^ row.between ^ (x >> 13)) * ATTN_DROPOUT_MIX_2;
-    return x ^ (x >> 16);
+    const double threshold = probability * 0x1p31;
+    return threshold >= 0x1p31 ? INT32_MAX : (int32_t)threshold;
 }
 
-/* A weight is dropped when its draw is below this. */
-static inline uint32_t attn_dropout_threshold(double probability)
+/* What a weight that stays is multiplied by. */
+static inline double attn_dropout_factor(double probability)
 {
-    const double threshold = probability * 4294967296.0 + 0.5;
-    return threshold >= 4294967295.0 ? UINT32_MAX : (uint32_t)threshold;
+    return probability < 1.0 ? 1.0 / (1.0 - probability) : 0.0;
 }
 
-/* What the weights that stay are multiplied by; 0 when none may stay. */
-static inline float attn_dropout_factor(double probability)
+static inline bool attn_dropout_keeps(struct attn_dropout_row row, uint32_t key,
+                                      int32_t threshold)
 {
-    return probability < 1.0 ? (float)(1.0 / (1.0 - probability)) : 0.0f;
+    uint32_t x = key + row.low;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x ^= row.high;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    x ^= x >> 16;
+    return (int32_t)(x >> 1) >= threshold;
+}
+
+typedef uint32_t vu __attribute__((vector_size(VF_BYTES)));
+
+/* attn_dropout_keeps of a row in each lane: −1 where the weight stays. */
+INLINE vi vi_dropout_keeps(vi low, vi high, uint32_t key, int32_t threshold)
+{
+    vu x = (vu)low + key;
+    x = (x ^ (x >> 16)) * 0x7feb352du;
+    x ^= (vu)high;
+    x = (x ^ (x >> 15)) * 0x846ca68bu;
+    x ^= x >> 16;
+    return (vi)(x >> 1) >= vi_set1(threshold);
 }
 
 #endif
