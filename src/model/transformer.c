@@ -1,0 +1,131 @@
+/* What a translator computes: the Transformer of Vaswani et al. 2017, normalising first
+ * (each sub-layer is x + dropout(f(norm(x))), and both stacks end in a norm), over packed
+ * sequences.  Step-by-step decoding with cached keys and values lives in decoding.c. */
+#include "model/transformer.h"
+#include <math.h>
+
+static attn_tensor *positions_of(const attn_translator *translator, const attn_pass *pass)
+{
+    const int64_t extent[] = {translator->config.max_positions + ATTN_FIRST_POSITION,
+                              translator->config.width};
+    return attn_tape_leaf(pass->tape, translator->positions, NULL, 2, extent);
+}
+
+attn_tensor *attn_translator_embed(const attn_translator *translator,
+                                   const attn_pass *pass, const int32_t *ids,
+                                   attn_packing packing, int64_t first)
+{
+    const float scale = sqrtf((float)translator->config.width);
+    attn_tensor *x =
+        attn_embedding(pass->tape, attn_pass_parameter(pass, translator->embedding), ids,
+                       packing.starts[packing.sequences], scale);
+    x = attn_add_positions(pass, x, packing, positions_of(translator, pass),
+                           ATTN_FIRST_POSITION + first);
+    return attn_dropout(pass->tape, x, translator->config.dropout);
+}
+
+static attn_tensor *join(const attn_translator *translator, const attn_pass *pass,
+                         attn_tensor *x, attn_tensor *branch)
+{
+    return attn_add_dropout(pass->tape, x, branch, translator->config.dropout);
+}
+
+static attn_tensor *feed_forward(const attn_translator *translator, const attn_pass *pass,
+                                 const attn_norm_layer *norm,
+                                 const attn_feed_forward_layer *layer, attn_tensor *x)
+{
+    attn_tensor *const branch = attn_feed_forward_layer_forward(
+        layer, pass, attn_norm_layer_forward(norm, pass, x),
+        translator->config.activation_dropout);
+    return join(translator, pass, x, branch);
+}
+
+static attn_tensor *encoder_layer_forward(const attn_translator *translator,
+                                          const attn_encoder_layer *layer,
+                                          const attn_pass *pass, attn_tensor *x,
+                                          attn_packing packing)
+{
+    attn_tensor *const normed = attn_norm_layer_forward(&layer->self_norm, pass, x);
+    const attn_memory memory =
+        attn_multihead_layer_memory(&layer->self, pass, normed, packing);
+    attn_tensor *const attended =
+        attn_multihead_layer_forward(&layer->self, pass, normed, packing, &memory, false,
+                                     translator->config.attention_dropout);
+    x = join(translator, pass, x, attended);
+    return feed_forward(translator, pass, &layer->final_norm, &layer->feed_forward, x);
+}
+
+attn_tensor *attn_decoder_layer_forward(
+    const attn_translator *translator, const attn_decoder_layer *layer,
+    const attn_pass *pass, attn_tensor *x, attn_tensor *normed, attn_packing packing,
+    const attn_memory *self, attn_packing cross_packing, const attn_memory *cross)
+{
+    const float dropout = translator->config.attention_dropout;
+    attn_tensor *attended = attn_multihead_layer_forward(&layer->self, pass, normed,
+                                                         packing, self, true, dropout);
+    x = join(translator, pass, x, attended);
+    normed = attn_norm_layer_forward(&layer->cross_norm, pass, x);
+    attended = attn_multihead_layer_forward(&layer->cross, pass, normed, cross_packing,
+                                            cross, false, dropout);
+    x = join(translator, pass, x, attended);
+    return feed_forward(translator, pass, &layer->final_norm, &layer->feed_forward, x);
+}
+
+attn_tensor *attn_translator_encode(const attn_translator *translator,
+                                    const attn_pass *pass, const int32_t *source,
+                                    attn_packing packing)
+{
+    attn_tensor *x = attn_translator_embed(translator, pass, source, packing, 0);
+    for (int64_t i = 0; i < translator->config.encoder_layers; i++)
+        x = encoder_layer_forward(translator, &translator->encoder[i], pass, x, packing);
+    return attn_norm_layer_forward(&translator->encoder_norm, pass, x);
+}
+
+attn_tensor *attn_translator_decode(const attn_translator *translator,
+                                    const attn_pass *pass, attn_tensor *encoded,
+                                    attn_packing source_packing, const int32_t *target_in,
+                                    attn_packing target_packing)
+{
+    attn_tensor *x =
+        attn_translator_embed(translator, pass, target_in, target_packing, 0);
+    for (int64_t i = 0; i < translator->config.decoder_layers; i++) {
+        const attn_decoder_layer *const layer = &translator->decoder[i];
+        attn_tensor *const normed = attn_norm_layer_forward(&layer->self_norm, pass, x);
+        const attn_memory self =
+            attn_multihead_layer_memory(&layer->self, pass, normed, target_packing);
+        const attn_memory cross =
+            attn_multihead_layer_memory(&layer->cross, pass, encoded, source_packing);
+        x = attn_decoder_layer_forward(translator, layer, pass, x, normed, target_packing,
+                                       &self, target_packing, &cross);
+    }
+    return attn_norm_layer_forward(&translator->decoder_norm, pass, x);
+}
+
+static attn_tensor *decode_batch(const attn_translator *translator, const attn_pass *pass,
+                                 const attn_pair_batch *batch)
+{
+    const attn_packing source = {batch->sentences, batch->source_starts};
+    const attn_packing target = {batch->sentences, batch->target_starts};
+    attn_tensor *const encoded =
+        attn_translator_encode(translator, pass, batch->source, source);
+    return attn_translator_decode(translator, pass, encoded, source, batch->target_in,
+                                  target);
+}
+
+attn_tensor *attn_translator_loss(const attn_translator *translator,
+                                  const attn_pass *pass, const attn_pair_batch *batch,
+                                  float smoothing, double divisor, double *plain)
+{
+    attn_tensor *const hidden = decode_batch(translator, pass, batch);
+    return attn_linear_cross_entropy(pass->tape, hidden,
+                                     attn_pass_parameter(pass, translator->output), NULL,
+                                     false, batch->target_out, smoothing, divisor, plain);
+}
+
+attn_tensor *attn_translator_logits(const attn_translator *translator,
+                                    const attn_pass *pass, const attn_pair_batch *batch)
+{
+    attn_tensor *const hidden = decode_batch(translator, pass, batch);
+    return attn_linear(pass->tape, hidden, attn_pass_parameter(pass, translator->output),
+                       NULL, false);
+}

@@ -1,0 +1,227 @@
+/* A translator's life: its configuration checked, its parameters named as Hugging Face's
+ * M2M100ForConditionalGeneration names them, created and destroyed.  What it computes
+ * lives in transformer.c, its files in translator_file.c. */
+#include "base/context.h"
+#include "model/transformer.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+static const float NORM_EPSILON = 1e-5f;
+static const int64_t MOST_POSITION_FLOATS = (int64_t)1 << 24;
+
+/* Bounds of what a configuration may say; wide enough for every published model of the
+ * class, and small enough that no product of two overflows or takes seconds to outline.
+ */
+struct bound {
+    const char *name;
+    int64_t value, low, high;
+};
+
+static attn_status check_config(const attn_translator_config *config, attn_error *error)
+{
+    const struct bound bounds[] = {
+        {"vocabulary", config->vocabulary, ATTN_TOKEN_UNK + 1, 1 << 24},
+        {"width", config->width, 4, 1 << 16},
+        {"heads", config->heads, 1, config->width},
+        {"encoder_layers", config->encoder_layers, 1, 256},
+        {"decoder_layers", config->decoder_layers, 1, 256},
+        {"inner", config->inner, 1, 1 << 18},
+        {"max_positions", config->max_positions, 1, 1 << 20},
+    };
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
+            return attn_error_set(error, ATTN_EINVAL,
+                                  "translator: %s is %lld, expected %lld to %lld",
+                                  bounds[i].name, (long long)bounds[i].value,
+                                  (long long)bounds[i].low, (long long)bounds[i].high);
+    if (config->width % config->heads != 0)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "translator: width %lld is not a multiple of %lld heads",
+                              (long long)config->width, (long long)config->heads);
+    if ((config->max_positions + ATTN_FIRST_POSITION) * config->width >
+        MOST_POSITION_FLOATS)
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "translator: %lld positions of width %lld, expected at most "
+            "%lld numbers in their table",
+            (long long)config->max_positions, (long long)config->width,
+            (long long)MOST_POSITION_FLOATS);
+    const float dropouts[] = {config->dropout, config->attention_dropout,
+                              config->activation_dropout};
+    for (size_t i = 0; i < 3; i++)
+        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
+            return attn_error_set(error, ATTN_EINVAL,
+                                  "translator: a dropout is %g, expected 0 to below 1",
+                                  (double)dropouts[i]);
+    if (config->activation < ATTN_RELU || config->activation > ATTN_TANH)
+        return attn_error_set(error, ATTN_EINVAL, "translator: activation is %d, unknown",
+                              (int)config->activation);
+    return ATTN_OK;
+}
+
+/* "model.PART.layers.INDEX" and what follows. */
+struct name {
+    char text[80];
+};
+
+static struct name layer_name(const char *part, int64_t index, const char *rest)
+{
+    struct name name;
+    snprintf(name.text, sizeof name.text, "model.%s.layers.%lld%s", part,
+             (long long)index, rest);
+    return name;
+}
+
+static attn_status add_encoder_layer(attn_translator *translator, int64_t index)
+{
+    const attn_translator_config *const config = &translator->config;
+    attn_parameters *const parameters = &translator->parameters;
+    attn_encoder_layer *const layer = &translator->encoder[index];
+    const char *const part = "encoder";
+    ATTN_TRY(attn_multihead_layer_add(
+        &layer->self, parameters, layer_name(part, index, ".self_attn").text,
+        config->width, config->heads, ATTN_PART_ENCODER, index));
+    ATTN_TRY(attn_norm_layer_add(&layer->self_norm, parameters,
+                                 layer_name(part, index, ".self_attn_layer_norm").text,
+                                 config->width, NORM_EPSILON));
+    ATTN_TRY(attn_feed_forward_layer_add(&layer->feed_forward, parameters,
+                                         layer_name(part, index, "").text, config->width,
+                                         config->inner, config->activation));
+    return attn_norm_layer_add(&layer->final_norm, parameters,
+                               layer_name(part, index, ".final_layer_norm").text,
+                               config->width, NORM_EPSILON);
+}
+
+static attn_status add_decoder_layer(attn_translator *translator, int64_t index)
+{
+    const attn_translator_config *const config = &translator->config;
+    attn_parameters *const parameters = &translator->parameters;
+    attn_decoder_layer *const layer = &translator->decoder[index];
+    const char *const part = "decoder";
+    ATTN_TRY(attn_multihead_layer_add(
+        &layer->self, parameters, layer_name(part, index, ".self_attn").text,
+        config->width, config->heads, ATTN_PART_DECODER, index));
+    ATTN_TRY(attn_norm_layer_add(&layer->self_norm, parameters,
+                                 layer_name(part, index, ".self_attn_layer_norm").text,
+                                 config->width, NORM_EPSILON));
+    ATTN_TRY(attn_multihead_layer_add(
+        &layer->cross, parameters, layer_name(part, index, ".encoder_attn").text,
+        config->width, config->heads, ATTN_PART_CROSS, index));
+    ATTN_TRY(attn_norm_layer_add(&layer->cross_norm, parameters,
+                                 layer_name(part, index, ".encoder_attn_layer_norm").text,
+                                 config->width, NORM_EPSILON));
+    ATTN_TRY(attn_feed_forward_layer_add(&layer->feed_forward, parameters,
+                                         layer_name(part, index, "").text, config->width,
+                                         config->inner, config->activation));
+    return attn_norm_layer_add(&layer->final_norm, parameters,
+                               layer_name(part, index, ".final_layer_norm").text,
+                               config->width, NORM_EPSILON);
+}
+
+static attn_status add_parameters(attn_translator *translator)
+{
+    const attn_translator_config *const config = &translator->config;
+    attn_parameters *const parameters = &translator->parameters;
+    const int64_t table[] = {config->vocabulary, config->width};
+    ATTN_TRY(attn_parameters_add(parameters, "model.shared.weight", 2, table,
+                                 ATTN_INITIAL_NORMAL, &translator->embedding));
+    translator->output = translator->embedding;
+    for (int64_t i = 0; i < config->encoder_layers; i++)
+        ATTN_TRY(add_encoder_layer(translator, i));
+    ATTN_TRY(attn_norm_layer_add(&translator->encoder_norm, parameters,
+                                 "model.encoder.layer_norm", config->width,
+                                 NORM_EPSILON));
+    for (int64_t i = 0; i < config->decoder_layers; i++)
+        ATTN_TRY(add_decoder_layer(translator, i));
+    ATTN_TRY(attn_norm_layer_add(&translator->decoder_norm, parameters,
+                                 "model.decoder.layer_norm", config->width,
+                                 NORM_EPSILON));
+    if (config->untied)
+        ATTN_TRY(attn_parameters_add(parameters, "lm_head.weight", 2, table,
+                                     ATTN_INITIAL_NORMAL, &translator->output));
+    return ATTN_OK;
+}
+
+attn_status attn_translator_outline(attn_translator **translator,
+                                    const attn_translator_config *config,
+                                    attn_error *error)
+{
+    *translator = NULL;
+    ATTN_TRY(check_config(config, error));
+    attn_translator *const outlined = calloc(1, sizeof *outlined);
+    if (!outlined)
+        return attn_error_set(error, ATTN_ENOMEM, "translator: no memory");
+    outlined->config = *config;
+    outlined->encoder = calloc((size_t)config->encoder_layers, sizeof *outlined->encoder);
+    outlined->decoder = calloc((size_t)config->decoder_layers, sizeof *outlined->decoder);
+    const attn_status status =
+        outlined->encoder && outlined->decoder ? add_parameters(outlined) : ATTN_ENOMEM;
+    if (status != ATTN_OK) {
+        attn_translator_destroy(outlined);
+        return attn_error_set(error, status, "translator: the list of parameters: %s",
+                              attn_status_name(status));
+    }
+    *translator = outlined;
+    return ATTN_OK;
+}
+
+attn_status attn_translator_allocate(attn_translator *translator, attn_error *error)
+{
+    const int64_t width = translator->config.width;
+    const int64_t rows = translator->config.max_positions + ATTN_FIRST_POSITION;
+    if (attn_parameters_allocate(&translator->parameters) != ATTN_OK)
+        return attn_error_set(error, ATTN_ENOMEM,
+                              "translator: no memory for %zu parameters",
+                              translator->parameters.floats);
+    translator->positions = malloc((size_t)(rows * width) * sizeof(float));
+    if (!translator->positions)
+        return attn_error_set(error, ATTN_ENOMEM,
+                              "translator: no memory for %lld positions",
+                              (long long)rows);
+    attn_sinusoidal_positions_fairseq(translator->positions, rows, width,
+                                      ATTN_POSITION_OF_PADDING);
+    return ATTN_OK;
+}
+
+attn_status attn_translator_create(attn_translator **translator,
+                                   const attn_translator_config *config, uint64_t seed,
+                                   attn_error *error)
+{
+    attn_translator *created;
+    *translator = NULL;
+    ATTN_TRY(attn_translator_outline(&created, config, error));
+    const attn_status status = attn_translator_allocate(created, error);
+    if (status != ATTN_OK) {
+        attn_translator_destroy(created);
+        return status;
+    }
+    attn_parameters_initialise(&created->parameters, seed);
+    *translator = created;
+    return ATTN_OK;
+}
+
+void attn_translator_destroy(attn_translator *translator)
+{
+    if (!translator)
+        return;
+    attn_parameters_free(&translator->parameters);
+    free(translator->positions);
+    free(translator->encoder);
+    free(translator->decoder);
+    free(translator);
+}
+
+const attn_translator_config *attn_translator_config_of(const attn_translator *translator)
+{
+    return &translator->config;
+}
+
+const char *attn_translator_note(const attn_translator *translator)
+{
+    return translator->note;
+}
+
+attn_parameters *attn_translator_parameters(attn_translator *translator)
+{
+    return &translator->parameters;
+}
