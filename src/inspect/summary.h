@@ -14,14 +14,15 @@ typedef enum attn_role {
     ATTN_ROLE_NEXT,      /* the word after */
     ATTN_ROLE_OWN,       /* the word itself */
     ATTN_ROLE_FIRST,     /* the first key */
-    ATTN_ROLE_DELIMITER, /* words without a letter or digit, and specials */
+    ATTN_ROLE_DELIMITER, /* punctuation, and specials */
     ATTN_ROLE_SAME, /* other keys of the same text, over rows that have one; cross: keys
                      * of the row's text */
     ATTN_ROLE_BROAD /* its mass is the entropy */
 } attn_role;
 enum { ATTN_ROLES = ATTN_ROLE_BROAD + 1 };
 
-/** Thresholds.  They are conventions: pictures print them, users set them. */
+/** Thresholds.  They are conventions: pictures print them, users set them.  A number is
+ * held against them as it is printed, in hundredths. */
 typedef struct attn_conventions {
     double clear;      /* .50: a row reads one word when its top weight is this or more */
     double strong;     /* .50: mass of a role that is sure (a capital) */
@@ -114,7 +115,7 @@ char attn_role_letter(const attn_head_summary *head);
 /** "sharpest", "far links", "same word", "delimiters", "broadest" */
 const char *attn_finding_name(attn_finding_kind kind);
 
-/** Has neither letter nor digit, or is special. */
+/** Is punctuation and nothing else, or special. */
 bool attn_record_word_delimits(const attn_record_word *word);
 
 #endif

@@ -1,0 +1,319 @@
+/* A summary in words: labels and numbers, the verdict, the heads worth a look. */
+#include "inspect/sentence.h"
+#include "text/words.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <utf8proc.h>
+
+/* Right-to-left letters would pull the columns after them along. */
+static bool runs_right_to_left(utf8proc_int32_t point)
+{
+    const utf8proc_bidi_class_t class = utf8proc_get_property(point)->bidi_class;
+    return class == UTF8PROC_BIDI_CLASS_R || class == UTF8PROC_BIDI_CLASS_AL;
+}
+
+/* Commands to a terminal, and marks that reorder what follows. */
+static bool commands(utf8proc_int32_t point)
+{
+    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x061c ||
+           point == 0x200e || point == 0x200f || (point >= 0x2028 && point <= 0x202e) ||
+           (point >= 0x2066 && point <= 0x2069) || point == 0xfeff;
+}
+
+static void put_escape(attn_buffer *buffer, utf8proc_int32_t point)
+{
+    if (point < 0x100)
+        attn_buffer_print(buffer, "\\x%02x", (unsigned)point);
+    else
+        attn_buffer_print(buffer, "\\u%04x", (unsigned)point);
+}
+
+/* Accents are dropped ("était" is "etait"); what has no ASCII letter is a question mark.
+ */
+static void put_ascii(attn_buffer *buffer, utf8proc_int32_t point)
+{
+    utf8proc_int32_t letters[32];
+    int last_class = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        point, letters, 32, UTF8PROC_COMPAT | UTF8PROC_DECOMPOSE | UTF8PROC_STRIPMARK,
+        &last_class);
+    bool known = count >= 0 && count <= 32;
+    for (utf8proc_ssize_t i = 0; known && i < count; i++)
+        known = letters[i] < 0x7f;
+    if (point == 0x2018 || point == 0x2019)
+        attn_buffer_put(buffer, "'");
+    else if (!known)
+        attn_buffer_put(buffer, "?");
+    for (utf8proc_ssize_t i = 0; known && i < count; i++) {
+        const char letter = (char)letters[i];
+        attn_buffer_put_bytes(buffer, &letter, 1);
+    }
+}
+
+void attn_put_text(attn_buffer *buffer, const char *text, attn_spelling spelling)
+{
+    if (spelling == ATTN_SPELL_PLAIN) {
+        attn_buffer_put(buffer, text);
+        return;
+    }
+    const size_t begin = buffer->length;
+    bool right_to_left = false;
+    const utf8proc_uint8_t *at = (const utf8proc_uint8_t *)text;
+    for (utf8proc_int32_t point; *at != 0;) {
+        const utf8proc_ssize_t bytes = utf8proc_iterate(at, -1, &point);
+        if (bytes <= 0) {
+            attn_buffer_put(buffer, "?");
+            at++;
+            continue;
+        }
+        right_to_left = right_to_left || runs_right_to_left(point);
+        if (commands(point))
+            put_escape(buffer, point);
+        else if (spelling == ATTN_SPELL_ASCII && point >= 0x80)
+            put_ascii(buffer, point);
+        else
+            attn_buffer_put_bytes(buffer, (const char *)at, (size_t)bytes);
+        at += bytes;
+    }
+    if (!right_to_left || spelling == ATTN_SPELL_ASCII || buffer->failed)
+        return;
+    /* First strong isolate … pop: the text keeps its own direction and the line keeps
+     * its. */
+    char *isolated = malloc(buffer->length - begin + 1);
+    if (isolated == NULL) {
+        buffer->failed = true;
+        return;
+    }
+    memcpy(isolated, buffer->text + begin, buffer->length - begin + 1);
+    attn_buffer_truncate(buffer, begin);
+    attn_buffer_print(buffer, "\u2068%s\u2069", isolated);
+    free(isolated);
+}
+
+void attn_put_word(attn_buffer *buffer, const attn_record_word *word,
+                   attn_spelling spelling)
+{
+    static const char *const raised[] = {"⁰", "¹", "²", "³", "⁴",
+                                         "⁵", "⁶", "⁷", "⁸", "⁹"};
+    attn_put_text(buffer, word->text, spelling);
+    if (word->occurrence == 0)
+        return;
+    if (spelling == ATTN_SPELL_ASCII) {
+        attn_buffer_print(buffer, "#%lld", (long long)word->occurrence);
+        return;
+    }
+    char digits[24];
+    snprintf(digits, sizeof digits, "%lld", (long long)word->occurrence);
+    for (const char *digit = digits; *digit != '\0'; digit++)
+        attn_buffer_put(buffer, raised[*digit - '0']);
+}
+
+void attn_put_weight(attn_buffer *buffer, double weight)
+{
+    const int64_t hundredths = (int64_t)round(weight * 100);
+    if (hundredths >= 100)
+        attn_buffer_put(buffer, "1.0");
+    else
+        attn_buffer_print(buffer, ".%02d", (int)(hundredths < 0 ? 0 : hundredths));
+}
+
+static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
+                       attn_spelling spelling)
+{
+    attn_buffer_put(buffer, "\"");
+    attn_put_word(buffer, word, spelling);
+    attn_buffer_put(buffer, "\"");
+}
+
+int64_t attn_verdict_lines(const attn_summary *summary)
+{
+    if (summary->alignment_part < 0)
+        return 0;
+    return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0);
+}
+
+static void put_count(attn_buffer *buffer, const attn_summary *summary, int64_t rows)
+{
+    const long long clear = summary->clear_count, all = rows;
+    if (clear == all && all == 1)
+        attn_buffer_put(buffer, "The one word written reads");
+    else if (clear == all)
+        attn_buffer_print(buffer, "All %lld words written read", all);
+    else if (clear == 0 && all == 1)
+        attn_buffer_put(buffer, "The one word written does not read");
+    else if (clear == 0)
+        attn_buffer_print(buffer, "None of the %lld words written reads", all);
+    else
+        attn_buffer_print(buffer, "%lld of the %lld words written %s", clear, all,
+                          clear == 1 ? "reads" : "read");
+    attn_buffer_put(buffer, " one source word (weight ");
+    attn_put_weight(buffer, summary->conventions.clear);
+    attn_buffer_put(buffer, " or more).");
+}
+
+/* Columns of what was put since begin. */
+static int64_t columns_since(const attn_buffer *buffer, size_t begin)
+{
+    return (int64_t)attn_text_columns(attn_buffer_text(buffer) + begin);
+}
+
+/* Words in a row, each put by put_item, between head and tail; as many as fit into
+ * columns, then how many more there are. */
+typedef struct listing {
+    const attn_record *record;
+    const attn_record_part *part;
+    const attn_summary *summary;
+    attn_spelling spelling;
+    bool weights;           /* "was" .41 */
+    const char *last_comma; /* before the last: ", " or " and " */
+} listing;
+
+static void put_items(attn_buffer *buffer, const listing *list, const int64_t *rows,
+                      int64_t shown, int64_t count)
+{
+    for (int64_t i = 0; i < shown; i++) {
+        const attn_link *top = &list->summary->top[rows[i]];
+        if (i > 0)
+            attn_buffer_put(buffer, i + 1 == count ? list->last_comma : ", ");
+        put_quoted(buffer, &list->part->rows->list[rows[i]], list->spelling);
+        if (list->weights) {
+            attn_buffer_put(buffer, " ");
+            attn_put_weight(buffer, top->weight);
+        }
+    }
+    if (shown < count)
+        attn_buffer_print(buffer, "%s%lld %s", shown > 0 ? " and " : "",
+                          (long long)(count - shown), shown > 0 ? "more" : "words");
+}
+
+static void put_fitting(attn_buffer *buffer, const listing *list, const char *before,
+                        const int64_t *rows, int64_t count, const char *after,
+                        int64_t columns)
+{
+    const size_t begin = buffer->length;
+    for (int64_t shown = count < 64 || columns == 0 ? count : 64; shown >= 0; shown--) {
+        attn_buffer_truncate(buffer, begin);
+        attn_buffer_put(buffer, before);
+        put_items(buffer, list, rows, shown, count);
+        attn_buffer_put(buffer, after);
+        if (columns == 0 || columns_since(buffer, begin) <= columns)
+            return;
+    }
+}
+
+/* " look most at the end mark </s>: check the text there." */
+static void put_marks(attn_buffer *after, const attn_summary *summary,
+                      const attn_record_part *part, attn_spelling spelling)
+{
+    const int64_t *rows = summary->at_special;
+    const int64_t key = summary->top[rows[0]].key;
+    bool one_key = true;
+    for (int64_t i = 1; i < summary->at_special_count; i++)
+        one_key = one_key && summary->top[rows[i]].key == key;
+    attn_buffer_print(after, " %s most at ",
+                      summary->at_special_count == 1 ? "looks" : "look");
+    if (one_key) {
+        attn_buffer_put(after,
+                        key + 1 == part->keys->length ? "the end mark " : "the mark ");
+        attn_put_word(after, &part->keys->list[key], spelling);
+    } else {
+        attn_buffer_put(after, "marks of the model");
+    }
+    attn_buffer_put(after, ": check the text there.");
+}
+
+void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
+                      const attn_summary *summary, int64_t line, attn_spelling spelling,
+                      int64_t columns)
+{
+    const attn_record_part *part = &record->parts[summary->alignment_part];
+    if (line == 0) {
+        put_count(buffer, summary, part->rows->length);
+        return;
+    }
+    listing list = {.record = record,
+                    .part = part,
+                    .summary = summary,
+                    .spelling = spelling,
+                    .weights = line == 1,
+                    .last_comma = line == 1 ? ", " : " and "};
+    if (line == 1) {
+        put_fitting(buffer, &list, "No clear source: ", summary->unclear,
+                    summary->unclear_count, ".", columns);
+        return;
+    }
+    attn_buffer after = {0};
+    put_marks(&after, summary, part, spelling);
+    put_fitting(buffer, &list, "", summary->at_special, summary->at_special_count,
+                attn_buffer_text(&after), columns);
+    buffer->failed = buffer->failed || after.failed;
+    attn_buffer_free(&after);
+}
+
+static void put_link(attn_buffer *buffer, const attn_record_part *part,
+                     const attn_link *link, attn_spelling spelling)
+{
+    put_quoted(buffer, &part->rows->list[link->row], spelling);
+    attn_buffer_put(buffer, part->part == ATTN_PART_CROSS ? " reads " : " looks at ");
+    put_quoted(buffer, &part->keys->list[link->key], spelling);
+    attn_buffer_put(buffer, " ");
+    attn_put_weight(buffer, link->weight);
+}
+
+/* The clause `index` of a finding; false beyond the last. */
+static bool put_clause(attn_buffer *buffer, const attn_record_part *part,
+                       const attn_finding *finding, int64_t index, attn_spelling spelling)
+{
+    const bool number_first = finding->kind != ATTN_FINDING_FAR;
+    const int64_t link = index - (number_first ? 1 : 0);
+    if (link >= finding->link_count)
+        return false;
+    if (link >= 0 && finding->kind == ATTN_FINDING_DELIMITERS) {
+        put_quoted(buffer, &part->rows->list[finding->links[link].row], spelling);
+        attn_buffer_put(buffer, " gives them ");
+        attn_put_weight(buffer, finding->links[link].weight);
+    } else if (link >= 0 && finding->kind == ATTN_FINDING_BROADEST) {
+        put_quoted(buffer, &part->rows->list[finding->links[link].row], spelling);
+        attn_buffer_put(buffer, " gives no word more than ");
+        attn_put_weight(buffer, finding->links[link].weight);
+    } else if (link >= 0) {
+        put_link(buffer, part, &finding->links[link], spelling);
+    } else if (finding->kind == ATTN_FINDING_SAME) {
+        attn_put_weight(buffer, finding->value);
+        attn_buffer_put(buffer, part->part == ATTN_PART_CROSS
+                                    ? " where a word is in both texts"
+                                    : " where words repeat");
+    } else if (finding->kind == ATTN_FINDING_DELIMITERS) {
+        attn_put_weight(buffer, finding->value);
+        attn_buffer_put(buffer, " of its weight (even: ");
+        attn_put_weight(buffer, finding->even);
+        attn_buffer_put(buffer, ")");
+    } else {
+        attn_buffer_put(buffer, "entropy ");
+        attn_put_weight(buffer, finding->value);
+    }
+    return true;
+}
+
+void attn_put_finding(attn_buffer *buffer, const attn_record *record,
+                      const attn_finding *finding, attn_spelling spelling,
+                      int64_t columns)
+{
+    const attn_record_part *part = &record->parts[finding->part];
+    const size_t begin = buffer->length;
+    for (int64_t index = 0;; index++) {
+        const size_t before = buffer->length;
+        if (index > 0) /* "; " after a number, ", " between pairs */
+            attn_buffer_put(
+                buffer, index == 1 && finding->kind != ATTN_FINDING_FAR ? "; " : ", ");
+        const bool more = put_clause(buffer, part, finding, index, spelling);
+        const bool fits =
+            index == 0 || columns == 0 || columns_since(buffer, begin) <= columns;
+        if (!more || !fits) {
+            attn_buffer_truncate(buffer, before);
+            return;
+        }
+    }
+}
