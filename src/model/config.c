@@ -117,7 +117,7 @@ static attn_status check_class(const struct reader *reader)
         return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
                               "%s: model_type is \"%.40s\", expected \"m2m_100\"",
                               reader->path, json_string_value(type));
-    bool scaled;
+    bool scaled = true;
     ATTN_TRY(read_flag(reader, "scale_embedding", true, &scaled));
     if (!scaled)
         return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
@@ -185,7 +185,7 @@ static attn_status read_config(const struct reader *reader,
         read_probability(reader, "attention_dropout", 0.1, &config->attention_dropout));
     ATTN_TRY(
         read_probability(reader, "activation_dropout", 0.0, &config->activation_dropout));
-    bool tied;
+    bool tied = true;
     ATTN_TRY(read_flag(reader, "tie_word_embeddings", true, &tied));
     config->untied = !tied;
     return ATTN_OK;
