@@ -1,6 +1,6 @@
 /* The operations of the tape.  Rows are tokens unless said; every gradient is checked
- * against central differences in tests/test_tensor.c.  A shape that does not fit fails the
- * tape with a message that names both. */
+ * against central differences in tests/tensor/test_tensor.c.  A shape that does not fit
+ * fails the tape with a message that names both. */
 #ifndef ATTN_TENSOR_OPERATIONS_H
 #define ATTN_TENSOR_OPERATIONS_H
 
@@ -23,16 +23,25 @@ typedef enum attn_activation {
 
 attn_tensor *attn_activate(attn_tape *tape, attn_tensor *x, attn_activation activation);
 
+/** dropout(activate(linear(x))), in one pass over the result. */
+attn_tensor *attn_linear_activate(attn_tape *tape, attn_tensor *x, attn_tensor *weight,
+                                  attn_tensor *bias, attn_activation activation,
+                                  float dropout);
+
 /** Each element is 0 with the probability, the others are divided by 1 − probability; x
  * itself outside training. */
 attn_tensor *attn_dropout(attn_tape *tape, attn_tensor *x, float probability);
+
+/** x + dropout(branch), in one pass: how a residual connection ends. */
+attn_tensor *attn_add_dropout(attn_tape *tape, attn_tensor *x, attn_tensor *branch,
+                              float probability);
 
 /** Of each row: (x − mean)/√(variance + epsilon)·gain + bias; variance is /n. */
 attn_tensor *attn_layer_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,
                              attn_tensor *bias, float epsilon);
 
-/** y[n][·] = table[ids[n]][·]·scale.  An id outside the table fails the tape and names the
- * id, its place and the size.  ids is read again by backward. */
+/** y[n][·] = table[ids[n]][·]·scale.  An id outside the table fails the tape and names
+ * the id, its place and the size.  ids is read again by backward. */
 attn_tensor *attn_embedding(attn_tape *tape, attn_tensor *table, const int32_t *ids,
                             int64_t count, float scale);
 
@@ -49,8 +58,9 @@ attn_tensor *attn_linear_cross_entropy(attn_tape *tape, attn_tensor *x,
 /** Attention over packed sequences: query [tokens][H·D], key [tokens][Hk·D], value
  * [tokens][Hk·Dv] → [tokens][H·Dv].  options as in attn/attention.h with query_starts and
  * key_starts set; its dropout applies in training only, with a seed of the tape's.
- * Statistics asked for are written, indexed [1][H][tokens].  What the operation was given is
- * left in *tensors and *shape (if not NULL) for attn_weights, valid until the next begin. */
+ * Statistics asked for are written, indexed [1][H][tokens].  What the operation was given
+ * is left in *tensors and *shape (if not NULL) for attn_weights, valid until the next
+ * begin. */
 typedef struct attn_packed_attention {
     int64_t H, Hk;
     attn_options options;

@@ -1,0 +1,86 @@
+/* The arena: a chain of blocks, each about as large as all before it together. */
+#define _DEFAULT_SOURCE /* madvise */
+#include "tensor/arena.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum {
+    ALIGNMENT = 64,
+    HUGE_PAGE_BYTES = 1 << 21,
+    SMALLEST_BLOCK_BYTES = 1 << 18,
+    LARGEST_BLOCK_BYTES = 1 << 26 /* unless one piece is larger */
+};
+
+struct attn_arena_block {
+    struct attn_arena_block *next;
+    size_t bytes; /* the header's own included */
+};
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static struct attn_arena_block *block_create(const attn_arena *arena, size_t bytes)
+{
+    size_t wanted = arena->total;
+    if (wanted < SMALLEST_BLOCK_BYTES)
+        wanted = SMALLEST_BLOCK_BYTES;
+    if (wanted > LARGEST_BLOCK_BYTES)
+        wanted = LARGEST_BLOCK_BYTES;
+    if (wanted < bytes + ALIGNMENT)
+        wanted = bytes + ALIGNMENT;
+    const size_t unit = wanted >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : ALIGNMENT;
+    wanted = round_up(wanted, unit);
+    struct attn_arena_block *const block = aligned_alloc(unit, wanted);
+    if (!block)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    /* Advice: where it is refused, the pages are small and all else is the same. */
+    if (unit == HUGE_PAGE_BYTES)
+        (void)madvise(block, wanted, MADV_HUGEPAGE);
+#endif
+    *block = (struct attn_arena_block){.bytes = wanted};
+    return block;
+}
+
+void *attn_arena_allocate(attn_arena *arena, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2)
+        return NULL;
+    bytes = round_up(bytes, ALIGNMENT);
+    struct attn_arena_block *const current = arena->current;
+    if (!current || bytes > current->bytes - arena->used) {
+        struct attn_arena_block *next = current ? current->next : arena->first;
+        if (!next || bytes > next->bytes - ALIGNMENT) {
+            struct attn_arena_block *const added = block_create(arena, bytes);
+            if (!added)
+                return NULL;
+            added->next = next;
+            *(current ? &current->next : &arena->first) = added;
+            arena->total += added->bytes;
+            next = added;
+        }
+        arena->current = next;
+        arena->used = ALIGNMENT; /* the header */
+    }
+    void *const memory = (char *)arena->current + arena->used;
+    arena->used += bytes;
+    return memory;
+}
+
+void attn_arena_rewind(attn_arena *arena)
+{
+    arena->current = NULL;
+    arena->used = 0;
+}
+
+void attn_arena_free(attn_arena *arena)
+{
+    for (struct attn_arena_block *block = arena->first, *next; block; block = next) {
+        next = block->next;
+        free(block);
+    }
+    *arena = (attn_arena){0};
+}

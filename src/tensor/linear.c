@@ -1,0 +1,155 @@
+/* The linear layer, alone and with the activation and dropout that follow it in a
+ * feed-forward layer:
+ *
+ *     y = x·Wᵀ + b        dx = dy·W        dW += dyᵀ·x        db += Σ rows of dy
+ *
+ * In training the products are BLAS's, over runs of rows that are still in the cache when
+ * bias and activation are added; in inference they are attn_rows.dot, whose rows have the
+ * same bits in any batch. */
+#include "tensor/checks.h"
+#include <cblas.h>
+#include <string.h>
+
+/* 256 x 1024 floats are a megabyte, the second-level cache; fewer rows than 256 make the
+ * product itself slower. */
+enum { RUN_ROWS = 256 };
+
+struct linear {
+    attn_tensor *x, *weight, *bias; /* bias may be NULL */
+    attn_tensor *y;
+    float *before; /* the activation, or NULL when there is none */
+    attn_activation activation;
+    struct attn_drop drop;
+};
+
+static bool linear_shapes_fit(attn_tape *tape, const char *operation,
+                              const struct linear *l)
+{
+    const attn_named_tensor given[] = {
+        {"x", l->x}, {"weight", l->weight}, {"bias", l->bias}};
+    if (!attn_tensors_given(tape, operation, given, l->bias ? 3 : 2))
+        return false;
+    const int64_t any[] = {-1, -1};
+    if (!attn_tensor_has_shape(tape, operation, given[0], 2, any))
+        return false;
+    const int64_t weight_shape[] = {-1, l->x->extent[1]};
+    if (!attn_tensor_has_shape(tape, operation, given[1], 2, weight_shape))
+        return false;
+    return !l->bias ||
+           attn_tensor_has_shape(tape, operation, given[2], 1, l->weight->extent);
+}
+
+/* y[rows] of run `first`, without what follows. */
+static void product_run(attn_tape *tape, const struct linear *l, float *y, size_t first,
+                        size_t rows)
+{
+    const struct attn_rows *const loops = attn_tape_rows(tape);
+    const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
+    const float *const x = l->x->data + first * in;
+    const float *const bias = l->bias ? l->bias->data : NULL;
+    if (!attn_tape_training(tape)) {
+        loops->dot(y, x, l->weight->data, bias, rows, in, out);
+        return;
+    }
+    if (bias)
+        loops->fill(y, bias, rows, out);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)out, (int)in,
+                1.0f, x, (int)in, l->weight->data, (int)in, bias ? 1.0f : 0.0f, y,
+                (int)out);
+}
+
+static void linear_forward(attn_tape *tape, const struct linear *l)
+{
+    const size_t n = (size_t)l->x->extent[0], out = (size_t)l->weight->extent[0];
+    const size_t run = out > 1024 && !l->before ? n : RUN_ROWS;
+    for (size_t first = 0; first < n; first += run) {
+        const size_t rows = n - first < run ? n - first : run;
+        float *const y = l->y->data + first * out;
+        float *const before = l->before ? l->before + first * out : y;
+        product_run(tape, l, before, first, rows);
+        if (l->before)
+            attn_tape_rows(tape)->activate(y, before, rows * out, l->activation, &l->drop,
+                                           first * out);
+    }
+}
+
+static void linear_backward(attn_tape *tape, void *arguments)
+{
+    const struct linear *const l = arguments;
+    const struct attn_rows *const loops = attn_tape_rows(tape);
+    const int n = (int)l->x->extent[0];
+    const int in = (int)l->x->extent[1], out = (int)l->weight->extent[0];
+    float *const dy = l->y->gradient;
+    if (l->before)
+        loops->activate_backward(dy, dy, l->before, attn_tensor_count(l->y),
+                                 l->activation, &l->drop, false);
+    bool add;
+    float *const db = l->bias ? attn_tape_gradient(tape, l->bias, &add) : NULL;
+    if (db) {
+        if (!add)
+            memset(db, 0, (size_t)out * sizeof(float));
+        loops->sum(db, dy, (size_t)n, (size_t)out);
+    }
+    float *const dx = attn_tape_gradient(tape, l->x, &add);
+    if (dx)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, in, out, 1.0f, dy, out,
+                    l->weight->data, in, add ? 1.0f : 0.0f, dx, in);
+    float *const dw = attn_tape_gradient(tape, l->weight, &add);
+    if (dw)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, in, n, 1.0f, dy, out,
+                    l->x->data, in, add ? 1.0f : 0.0f, dw, in);
+}
+
+/* Takes l without y and before. */
+static attn_tensor *linear(attn_tape *tape, const char *operation,
+                           const struct linear *given, bool activates)
+{
+    if (!linear_shapes_fit(tape, operation, given))
+        return NULL;
+    const int64_t extent[] = {given->x->extent[0], given->weight->extent[0]};
+    attn_tensor *const y = attn_tape_tensor(tape, 2, extent);
+    struct linear *const l = attn_tape_allocate(tape, sizeof *l);
+    if (!y || !l)
+        return NULL;
+    *l = *given;
+    l->y = y;
+    if (activates) {
+        l->before = attn_tape_allocate(tape, attn_tensor_count(y) * sizeof(float));
+        if (!l->before)
+            return NULL;
+    }
+    linear_forward(tape, l);
+    attn_tape_record(tape, y, linear_backward, l);
+    return y;
+}
+
+attn_tensor *attn_linear(attn_tape *tape, attn_tensor *x, attn_tensor *weight,
+                         attn_tensor *bias, bool has_bias)
+{
+    if (has_bias && !bias)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_linear: bias is NULL, expected a tensor");
+    const struct linear given = {
+        .x = x, .weight = weight, .bias = has_bias ? bias : NULL};
+    return linear(tape, "attn_linear", &given, false);
+}
+
+attn_tensor *attn_linear_activate(attn_tape *tape, attn_tensor *x, attn_tensor *weight,
+                                  attn_tensor *bias, attn_activation activation,
+                                  float dropout)
+{
+    if (!attn_probability_fits(tape, "attn_linear_activate", dropout))
+        return NULL;
+    if (!bias)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_linear_activate: bias is NULL, expected a tensor");
+    if (!attn_tape_training(tape))
+        dropout = 0.0f;
+    const uint64_t seed = dropout > 0.0f ? attn_tape_next_seed(tape) : 0;
+    const struct linear given = {.x = x,
+                                 .weight = weight,
+                                 .bias = bias,
+                                 .activation = activation,
+                                 .drop = attn_drop_make(dropout, seed)};
+    return linear(tape, "attn_linear_activate", &given, true);
+}

@@ -1,0 +1,86 @@
+/* The loops of the operations, over rows of floats that lie without gaps.  They are
+ * written once over src/kernel/simd.h and compiled for each instruction set, like the
+ * kernels of attention; products of matrices in training are BLAS's.
+ *
+ * "(+)=" is = or +=, as `add` says.  out may be x where it says in place. */
+#ifndef ATTN_TENSOR_ROWS_H
+#define ATTN_TENSOR_ROWS_H
+
+#include "tensor/operations.h"
+#include <stddef.h>
+
+/* Which elements dropout drops: element i of a draw is dropped when a hash of (seed, i)
+ * is below the threshold, so nothing is stored and any loop can ask again. */
+struct attn_drop {
+    uint64_t seed;
+    int32_t threshold; /* of a hash that is uniform over all int32_t */
+    float scale;       /* of those that stay; exactly 1 when none is dropped */
+};
+
+/* What a row of the cross-entropy is told and tells; see attn_rows.cross_entropy. */
+struct attn_cross_entropy {
+    size_t classes;
+    float smoothing;
+    float scale;            /* of the gradient */
+    bool gradient;          /* wanted */
+    double smoothed, plain; /* out: losses, in nats */
+};
+
+struct attn_rows {
+    const char *isa;
+
+    /* out = a + b, in place */
+    void (*add)(float *out, const float *a, const float *b, size_t n);
+    /* out (+)= factor · in, in place */
+    void (*scale)(float *out, const float *in, float factor, size_t n, bool add);
+    /* out = other + drop(x), other NULL for 0, in place */
+    void (*drop)(float *out, const float *x, const float *other, size_t n,
+                 const struct attn_drop *drop);
+    /* dx (+)= drop(dy) */
+    void (*drop_backward)(float *dx, const float *dy, size_t n,
+                          const struct attn_drop *drop, bool add);
+
+    /* Elements `first` and on of a draw: out = drop(activation(x)), in place */
+    void (*activate)(float *out, const float *x, size_t n, attn_activation activation,
+                     const struct attn_drop *drop, size_t first);
+    /* dx (+)= activation′(x) · drop(dy); dx may be dy */
+    void (*activate_backward)(float *dx, const float *dy, const float *x, size_t n,
+                              attn_activation activation, const struct attn_drop *drop,
+                              bool add);
+
+    /* y = (x − mean)/√(variance + epsilon)·gain + bias of each row; moments [rows][2]
+     * gets mean − x[0] and 1/√(variance + epsilon) */
+    void (*norm)(float *y, float *moments, const float *x, const float *gain,
+                 const float *bias, size_t rows, size_t columns, float epsilon);
+    /* dx (+)= the gradient through norm; gain_bias [2][columns] += that of gain and bias
+     */
+    void (*norm_backward)(float *dx, float *gain_bias, const float *dy, const float *x,
+                          const float *moments, const float *gain, size_t rows,
+                          size_t columns, bool add);
+
+    /* y[row] = bias */
+    void (*fill)(float *y, const float *bias, size_t rows, size_t columns);
+    /* sum += Σ of the rows */
+    void (*sum)(float *sum, const float *x, size_t rows, size_t columns);
+
+    /* y[rows][out] = x[rows][in] · weight[out][in]ᵀ + bias, bias NULL for 0.  A row's
+     * bits depend on no other row: what inference uses. */
+    void (*dot)(float *y, const float *x, const float *weight, const float *bias,
+                size_t rows, size_t in, size_t out);
+
+    /* The losses of one row of logits against the target, and the logits overwritten with
+     * scale times the gradient of the smoothed one. */
+    void (*cross_entropy)(float *logits, size_t target, struct attn_cross_entropy *loss);
+};
+
+/* The loops of that instruction set, which is one of attn_context_isa. */
+const struct attn_rows *attn_rows_find(const char *isa);
+
+const struct attn_rows *attn_tape_rows(const attn_tape *tape);
+
+/* The draw of a probability from 0 to 1 and a seed. */
+struct attn_drop attn_drop_make(float probability, uint64_t seed);
+
+size_t attn_tensor_count(const attn_tensor *tensor);
+
+#endif
