@@ -1,6 +1,6 @@
-/* Layers: each is a handful of parameter indices.  `…_add` names and shapes the parameters,
- * the function without suffix computes. Names follow the Hugging Face files: prefix
- * "model.encoder.layers.0.self_attn" gets ".q_proj.weight" and so on. */
+/* Layers: each is a handful of parameter indices.  `…_add` names and shapes the
+ * parameters, the function without suffix computes. Names follow the Hugging Face files:
+ * prefix "model.encoder.layers.0.self_attn" gets ".q_proj.weight" and so on. */
 #ifndef ATTN_NN_LAYERS_H
 #define ATTN_NN_LAYERS_H
 
@@ -27,8 +27,8 @@ attn_status attn_norm_layer_add(attn_norm_layer *layer, attn_parameters *paramet
 attn_tensor *attn_norm_layer_forward(const attn_norm_layer *layer, const attn_pass *pass,
                                      attn_tensor *x);
 
-/** Where the sequences of a packed batch start: [sequences + 1], the last is the number of
- * tokens. */
+/** Where the sequences of a packed batch start: [sequences + 1], the last is the number
+ * of tokens. */
 typedef struct attn_packing {
     int64_t sequences;
     const int64_t *starts;
@@ -47,7 +47,8 @@ attn_status attn_multihead_layer_add(attn_multihead_layer *layer,
                                      int64_t width, int64_t heads, attn_part part,
                                      int64_t index);
 
-/** Keys and values that attention reads, from x by the layer's key and value projections. */
+/** Keys and values that attention reads, from x by the layer's key and value projections.
+ */
 typedef struct attn_memory {
     attn_tensor *key, *value; /* [tokens][width] */
     attn_packing packing;
@@ -57,8 +58,8 @@ attn_memory attn_multihead_layer_memory(const attn_multihead_layer *layer,
                                         const attn_pass *pass, attn_tensor *x,
                                         attn_packing packing);
 
-/** x attends to memory (for self-attention: memory made of x itself).  Causal is aligned at
- * the bottom right, so a memory with a longer past serves incremental decoding. */
+/** x attends to memory (for self-attention: memory made of x itself).  Causal is aligned
+ * at the bottom right, so a memory with a longer past serves incremental decoding. */
 attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
                                           const attn_pass *pass, attn_tensor *x,
                                           attn_packing packing, const attn_memory *memory,
@@ -83,9 +84,9 @@ attn_tensor *attn_feed_forward_layer_forward(const attn_feed_forward_layer *laye
 attn_tensor *attn_add_positions(const attn_pass *pass, attn_tensor *x,
                                 attn_packing packing, attn_tensor *table, int64_t first);
 
-/** Sinusoids of Vaswani et al. 2017, section 3.5, as the fairseq family lays them out: the
- * first half of a row sines, the second cosines, frequencies 10000^(−i/(half − 1)); an odd
- * width ends in a 0.  Row `zero_row` (the padding's) is zeros; −1 for none. */
+/** Sinusoids of Vaswani et al. 2017, section 3.5, as the fairseq family lays them out:
+ * the first half of a row sines, the second cosines, frequencies 10000^(−i/(half − 1));
+ * an odd width ends in a 0.  Row `zero_row` (the padding's) is zeros; −1 for none. */
 void attn_sinusoidal_positions_fairseq(float *table, int64_t rows, int64_t width,
                                        int64_t zero_row);
 /** The paper's own: sines and cosines interleaved, frequencies 10000^(−2i/width). */

@@ -11,8 +11,8 @@ typedef enum attn_part {
     ATTN_PART_CROSS    /* decoder to encoder */
 } attn_part;
 
-/** One attention, all its heads.  attn_weights(context, shape, tensors, options, …) gives the
- * exact weights; everything is valid during the call only. */
+/** One attention, all its heads.  attn_weights(context, shape, tensors, options, …) gives
+ * the exact weights; everything is valid during the call only. */
 typedef struct attn_observation {
     attn_part part;
     int64_t layer; /* from 0 */

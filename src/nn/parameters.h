@@ -1,6 +1,6 @@
 /* The parameters of a model: each has the name and shape it has in the file, and all lie
- * one after another in one array of floats, so that an optimiser, a checkpoint and a sum of
- * gradients are loops over one array. */
+ * one after another in one array of floats, so that an optimiser, a checkpoint and a sum
+ * of gradients are loops over one array. */
 #ifndef ATTN_NN_PARAMETERS_H
 #define ATTN_NN_PARAMETERS_H
 
@@ -30,9 +30,10 @@ typedef struct attn_parameters {
 
 /** Parameters are added first (the index comes back through *index), then allocated, then
  * used.  offsets are multiples of 16 floats; the gaps are zero. */
-ATTN_CHECKED attn_status attn_parameters_add(attn_parameters *parameters, const char *name,
-                                             int rank, const int64_t *extent,
-                                             attn_initial initial, size_t *index);
+ATTN_CHECKED attn_status attn_parameters_add(attn_parameters *parameters,
+                                             const char *name, int rank,
+                                             const int64_t *extent, attn_initial initial,
+                                             size_t *index);
 ATTN_CHECKED attn_status attn_parameters_allocate(attn_parameters *parameters);
 void attn_parameters_initialise(attn_parameters *parameters, uint64_t seed);
 const attn_parameter *attn_parameters_find(const attn_parameters *parameters,

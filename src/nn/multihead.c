@@ -1,0 +1,111 @@
+/* Multi-head attention: Vaswani et al. 2017, section 3.2.2. */
+#include "base/context.h"
+#include "nn/layers.h"
+#include "nn/name.h"
+
+attn_status attn_multihead_layer_add(attn_multihead_layer *layer,
+                                     attn_parameters *parameters, const char *prefix,
+                                     int64_t width, int64_t heads, attn_part part,
+                                     int64_t index)
+{
+    layer->heads = heads;
+    layer->width = width;
+    layer->part = part;
+    layer->index = index;
+    if (heads < 1 || width % heads != 0)
+        return ATTN_EINVAL;
+    const struct {
+        const char *suffix;
+        attn_linear_layer *linear;
+    } parts[] = {{".q_proj", &layer->query},
+                 {".k_proj", &layer->key},
+                 {".v_proj", &layer->value},
+                 {".out_proj", &layer->out}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        attn_layer_name name;
+        ATTN_TRY(attn_layer_name_join(&name, prefix, parts[i].suffix));
+        ATTN_TRY(
+            attn_linear_layer_add(parts[i].linear, parameters, name.text, width, width));
+    }
+    return ATTN_OK;
+}
+
+attn_memory attn_multihead_layer_memory(const attn_multihead_layer *layer,
+                                        const attn_pass *pass, attn_tensor *x,
+                                        attn_packing packing)
+{
+    return (attn_memory){.key = attn_linear_layer_forward(&layer->key, pass, x),
+                         .value = attn_linear_layer_forward(&layer->value, pass, x),
+                         .packing = packing};
+}
+
+/* Memory for the statistics that an observation has; false when there is none. */
+static bool statistics_allocate(attn_statistics *statistics, attn_tape *tape, size_t rows)
+{
+    statistics->entropy = attn_tape_allocate(tape, rows * sizeof(float));
+    statistics->largest_weight = attn_tape_allocate(tape, rows * sizeof(float));
+    statistics->largest_key = attn_tape_allocate(tape, rows * sizeof(int64_t));
+    statistics->visible_keys = attn_tape_allocate(tape, rows * sizeof(int64_t));
+    return attn_tape_status(tape) == ATTN_OK;
+}
+
+static void observe(const attn_multihead_layer *layer, const attn_pass *pass,
+                    const attn_shape *shape, const attn_tensors *tensors,
+                    const attn_options *options)
+{
+    const attn_observation observation = {.part = layer->part,
+                                          .layer = layer->index,
+                                          .context = attn_tape_context(pass->tape),
+                                          .shape = shape,
+                                          .tensors = tensors,
+                                          .options = options};
+    const attn_status status =
+        pass->observer->attention(pass->observer->user, &observation);
+    if (status != ATTN_OK)
+        attn_tape_fail(pass->tape, status,
+                       "attention of layer %lld: the observer "
+                       "returned %s",
+                       (long long)layer->index, attn_status_name(status));
+}
+
+attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
+                                          const attn_pass *pass, attn_tensor *x,
+                                          attn_packing packing, const attn_memory *memory,
+                                          bool causal, float dropout)
+{
+    attn_tape *const tape = pass->tape;
+    attn_tensor *const query = attn_linear_layer_forward(&layer->query, pass, x);
+    if (!query || !memory->key || !memory->value)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_multihead_layer_forward: memory without keys or "
+                              "values, expected those of attn_multihead_layer_memory");
+    if (packing.sequences != memory->packing.sequences)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_multihead_layer_forward: memory has %lld sequences, "
+                              "expected %lld, as many as x",
+                              (long long)memory->packing.sequences,
+                              (long long)packing.sequences);
+
+    const attn_shape head = {.D = layer->width / layer->heads};
+    attn_packed_attention attention = {.H = layer->heads, .Hk = layer->heads};
+    attn_options_init(&attention.options, &head);
+    attention.options.causal = causal;
+    attention.options.dropout = (double)dropout;
+    attention.options.sequences = packing.sequences;
+    attention.options.query_starts = packing.starts;
+    attention.options.key_starts = memory->packing.starts;
+    const size_t rows = (size_t)(layer->heads * query->extent[0]);
+    if (pass->observer && !statistics_allocate(&attention.statistics, tape, rows))
+        return NULL;
+
+    attn_shape shape;
+    attn_tensors tensors;
+    attn_tensor *const heads = attn_attend(tape, query, memory->key, memory->value,
+                                           &attention, &shape, &tensors);
+    if (heads && pass->observer) {
+        if (!attn_tape_training(tape))
+            attention.options.dropout = 0.0;
+        observe(layer, pass, &shape, &tensors, &attention.options);
+    }
+    return attn_linear_layer_forward(&layer->out, pass, heads);
+}
