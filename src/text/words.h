@@ -3,15 +3,14 @@
 #define ATTN_TEXT_WORDS_H
 
 #include "base/error.h"
+#include "file/utf8.h"
 #include "text/tokenizer.h"
-
-/** Bytes of the first place that is not UTF-8, or length_bytes. */
-size_t attn_utf8_valid(const char *text, size_t length_bytes);
 
 /** U+FFFD for each maximal subpart that is not UTF-8, as Python's "replace"; *out is
  * NUL-ended and the caller's to free. */
-ATTN_CHECKED attn_status attn_utf8_repair(const char *text, size_t length_bytes, char **out,
-                                          size_t *out_length, attn_error *error);
+ATTN_CHECKED attn_status attn_utf8_repair(const char *text, size_t length_bytes,
+                                          char **out, size_t *out_length,
+                                          attn_error *error);
 
 /** Columns in a terminal: wide and emoji 2, combining and joiners 0, one grapheme never
  * split. */
@@ -21,7 +20,8 @@ size_t attn_text_prefix(const char *text, size_t columns);
 
 /** A word of a tokenised text: tokens [first_token, end_token), bytes [begin, end) of the
  * text without the surrounding space.  Punctuation is a word of its own; a script without
- * spaces (Han, Kana) has a word for each token.  Every token belongs to exactly one word. */
+ * spaces (Han, Kana) has a word for each token.  Every token belongs to exactly one word.
+ */
 typedef struct attn_word {
     int64_t first_token, end_token;
     int64_t begin, end;
