@@ -8,7 +8,7 @@
 typedef struct attn_decoding attn_decoding;
 
 /**
- * Encodes the sources, one by one, and keeps what every cross-attention reads of them:
+ * Encodes the sources and keeps what every cross-attention reads of them:
  * once a sentence, whatever the number of its beams.  translator, tape and packing
  * outlive it.
  * @param max_rows  beams of all sentences together, at most.

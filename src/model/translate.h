@@ -29,10 +29,7 @@ typedef struct attn_translation {
  * written. The search is that of Hugging Face's `generate` with early_stopping false, see
  * beam.c.
  *
- * A sentence's result does not depend on the others by a bit: sources are encoded one by
- * one, attention promises it, and the decoder's matrix products never have less rows than
- * keep OpenBLAS on one path (a measured fact of the version named in decoding.c, not a
- * promise of BLAS; where it fails, the last bit of a score may differ).
+ * A sentence's result does not depend on the others by a bit.
  *
  * @param translations  [packing.sequences]; free each one's ids.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: an option out of range, a source that is
