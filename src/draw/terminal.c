@@ -1,0 +1,284 @@
+/* The terminal picture, answer first: translation, verdict, alignment, heads, heads worth
+ * a look, what to ask next. */
+#include "draw/terminal_canvas.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_LINES = 4, MOST_ROWS = 24 };
+
+void attn_draw_options_init(attn_draw_options *options)
+{
+    *options = (attn_draw_options){
+        .theme = ATTN_THEME_LIGHT,
+        .part = -1,
+        .layer = -1,
+        .head = -1,
+        .row = -1,
+        .width = 80,
+    };
+}
+
+static void draw_text(canvas *c, const char *language, canvas_style style,
+                      const char *text)
+{
+    canvas_print(c, STYLE_DIM, "%-4.15s", language);
+    const int64_t indent = strlen(language) < 4 ? 4 : (int64_t)strlen(language);
+    canvas_wrap(c, style, text, indent, TEXT_LINES);
+}
+
+static void draw_verdict(canvas *c)
+{
+    const int64_t lines = attn_verdict_lines(c->summary);
+    for (int64_t line = 0; line < lines; line++) {
+        attn_buffer text = {0};
+        attn_put_verdict(&text, c->record, c->summary, line, c->spelling,
+                         c->options->width);
+        canvas_put(c, line == 0 ? STYLE_BOLD : STYLE_AMBER, attn_buffer_text(&text));
+        attn_buffer_put(&c->out, "\n");
+        c->out.failed = c->out.failed || text.failed;
+        attn_buffer_free(&text);
+    }
+    if (lines > 0)
+        attn_buffer_put(&c->out, "\n");
+}
+
+/* Of a long text only the rows that are unclear, and a count of the others. */
+static void draw_alignment(canvas *c)
+{
+    const attn_summary *summary = c->summary;
+    if (summary->alignment_part < 0)
+        return;
+    const attn_record_part *part = &c->record->parts[summary->alignment_part];
+    char about[96];
+    snprintf(about, sizeof about,
+             part->heads == 1 ? "cross layer %lld, its one head"
+                              : "cross layer %lld, mean of %lld heads",
+             (long long)summary->alignment_layer + 1, (long long)part->heads);
+    canvas_title(c, "Which source word each written word read", about);
+    canvas_matrix matrix = {.part = part,
+                            .weights = summary->alignment,
+                            .row_count = part->rows->length,
+                            .judged = true};
+    if (part->rows->length > MOST_ROWS) {
+        matrix.rows = summary->unclear;
+        matrix.row_count =
+            summary->unclear_count < MOST_ROWS ? summary->unclear_count : MOST_ROWS;
+        canvas_print(c, STYLE_DIM, "%lld rows with a clear source are not shown",
+                     (long long)summary->clear_count);
+        if (summary->unclear_count > MOST_ROWS)
+            canvas_print(c, STYLE_DIM, ", nor %lld of those without",
+                         (long long)(summary->unclear_count - MOST_ROWS));
+        attn_buffer_put(&c->out, "\n");
+    }
+    if (matrix.row_count > 0)
+        canvas_draw_matrix(c, &matrix);
+    attn_buffer_put(&c->out, "\n");
+}
+
+static void draw_findings(canvas *c)
+{
+    const attn_summary *summary = c->summary;
+    if (summary->finding_count == 0)
+        return;
+    int names = 3;
+    char name[48];
+    for (int64_t i = 0; i < summary->finding_count; i++) {
+        const attn_finding *finding = &summary->findings[i];
+        const int length =
+            snprintf(name, sizeof name, "%lld.%lld", (long long)finding->layer + 1,
+                     (long long)finding->head + 1);
+        names = length > names ? length : names;
+    }
+    canvas_put(c, STYLE_BOLD, "Heads worth a look");
+    attn_buffer_put(&c->out, "\n");
+    for (int64_t i = 0; i < summary->finding_count; i++) {
+        const attn_finding *finding = &summary->findings[i];
+        snprintf(name, sizeof name, "%lld.%lld", (long long)finding->layer + 1,
+                 (long long)finding->head + 1);
+        canvas_print(c, STYLE_PLAIN, "%-8s%-*s",
+                     attn_part_name(c->record->parts[finding->part].part), names + 2,
+                     name);
+        canvas_print(c, STYLE_DIM, "%-10s", attn_finding_name(finding->kind));
+        canvas_spaces(c, 2);
+        attn_buffer text = {0};
+        attn_put_finding(&text, c->record, finding, c->spelling,
+                         c->options->width - 8 - names - 2 - 12);
+        attn_buffer_put(&c->out, attn_buffer_text(&text));
+        attn_buffer_put(&c->out, "\n");
+        c->out.failed = c->out.failed || text.failed;
+        attn_buffer_free(&text);
+    }
+    attn_buffer_put(&c->out, "\n");
+}
+
+/* The word that a look at one word starts with: the end of a far link, else the first
+ * word without a clear source, else the first word. */
+static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
+{
+    const attn_summary *summary = c->summary;
+    for (int64_t i = 0; i < summary->finding_count; i++) {
+        const attn_finding *finding = &summary->findings[i];
+        if (finding->kind != ATTN_FINDING_FAR)
+            continue;
+        *row = finding->links[finding->link_count - 1].row;
+        return &c->record->parts[finding->part].rows->list[*row];
+    }
+    *row = 0;
+    if (summary->unclear_count > 0 &&
+        !c->record->written_words.list[summary->unclear[0]].special)
+        return &c->record->written_words.list[summary->unclear[0]];
+    return c->record->source_words.length > 0 ? &c->record->source_words.list[0] : NULL;
+}
+
+/* As a shell takes it: in quotes where need be, as a number where quotes do not help. */
+static void put_argument(canvas *c, const attn_record_word *word, int64_t row)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    bool simple = word->occurrence == 0, quotable = strlen(word->text) <= 24;
+    simple = simple && strspn(word->text, plain) == strlen(word->text);
+    for (const char *at = word->text; *at != '\0'; at++)
+        quotable = quotable && (unsigned char)*at >= 0x20 && *at != 0x7f && *at != '\'' &&
+                   ((unsigned char)*at < 0x80 || !c->options->ascii);
+    if (!quotable)
+        canvas_print(c, STYLE_PLAIN, "%lld", (long long)row + 1);
+    else if (word->occurrence > 0)
+        canvas_print(c, STYLE_PLAIN, "'%s#%lld'", word->text,
+                     (long long)word->occurrence);
+    else
+        canvas_print(c, STYLE_PLAIN, simple ? "%s" : "'%s'", word->text);
+}
+
+static void draw_next(canvas *c)
+{
+    int64_t row = 0;
+    const attn_record_word *word = word_to_ask(c, &row);
+    canvas_put(c, STYLE_DIM, "next: ");
+    if (word != NULL) {
+        attn_buffer_put(&c->out, "attn look --at ");
+        put_argument(c, word, row);
+        canvas_put(c, STYLE_DIM, "  one word, every head    ");
+    }
+    attn_buffer_put(&c->out, "attn look -o look.html\n");
+}
+
+static void draw_overview(canvas *c)
+{
+    draw_text(c, c->record->source_language, STYLE_PLAIN, c->record->source);
+    if (c->record->translation != NULL && c->record->translation[0] != '\0')
+        draw_text(c, c->record->target_language, STYLE_BOLD, c->record->translation);
+    attn_buffer_put(&c->out, "\n");
+    draw_verdict(c);
+    draw_alignment(c);
+    canvas_draw_heads(c);
+    attn_buffer_put(&c->out, "\n");
+    draw_findings(c);
+    draw_next(c);
+}
+
+/* A head's matrix, or the mean of a layer's heads. */
+static attn_status draw_matrix(canvas *c, int64_t p, attn_error *error)
+{
+    const attn_record_part *part = &c->record->parts[p];
+    const attn_draw_options *options = c->options;
+    const int64_t cells = part->rows->length * part->keys->length;
+    const int64_t first = options->head < 0 ? 0 : options->head;
+    const int64_t end = options->head < 0 ? part->heads : options->head + 1;
+    float *mean = calloc((size_t)cells + 1, sizeof *mean);
+    if (mean == NULL)
+        return attn_error_set(error, ATTN_ENOMEM, "memory was refused for a matrix");
+    for (int64_t h = first; h < end; h++)
+        for (int64_t i = 0; i < cells; i++)
+            mean[i] +=
+                attn_record_weights(part, options->layer, h)[i] / (float)(end - first);
+    attn_buffer about = {0};
+    if (options->head < 0) {
+        attn_buffer_print(&about, "%s layer %lld, mean of %lld heads",
+                          attn_part_name(part->part), (long long)options->layer + 1,
+                          (long long)part->heads);
+    } else {
+        const attn_head_summary *head =
+            attn_summary_head(c->summary, c->record, p, options->layer, options->head);
+        attn_buffer_print(&about, "%s %lld.%lld, %s", attn_part_name(part->part),
+                          (long long)options->layer + 1, (long long)options->head + 1,
+                          attn_role_name(head->role));
+        if (head->role != ATTN_ROLE_MIXED && head->role != ATTN_ROLE_BROAD) {
+            attn_buffer_put(&about, " ");
+            attn_put_weight(&about, head->mass);
+        }
+        if (head->entropy >= 0) {
+            attn_buffer_put(&about, ", entropy ");
+            attn_put_weight(&about, head->entropy);
+        }
+    }
+    canvas_title(c,
+                 part->part == ATTN_PART_CROSS
+                     ? "Which source word each written word reads"
+                     : "Which word each word looks at",
+                 attn_buffer_text(&about));
+    const canvas_matrix matrix = {
+        .part = part, .weights = mean, .row_count = part->rows->length};
+    canvas_draw_matrix(c, &matrix);
+    attn_buffer_free(&about);
+    free(mean);
+    return ATTN_OK;
+}
+
+static attn_status check(const attn_record *record, const attn_draw_options *options,
+                         int64_t *p, attn_error *error)
+{
+    *p = -1;
+    for (int64_t i = 0; i < record->part_count; i++)
+        if ((int)record->parts[i].part == options->part)
+            *p = i;
+    if (options->width < 40)
+        return attn_error_set(error, ATTN_EINVAL, "width is %lld columns; at least 40",
+                              (long long)options->width);
+    if (options->row < 0 && options->layer < 0 && options->head < 0)
+        return ATTN_OK;
+    if (*p < 0)
+        return attn_error_set(error, ATTN_EINVAL, "the record has no part %s",
+                              options->part < 0 || options->part > ATTN_PART_CROSS
+                                  ? "of that kind"
+                                  : attn_part_name((attn_part)options->part));
+    const attn_record_part *part = &record->parts[*p];
+    if (options->row >= part->rows->length)
+        return attn_error_set(error, ATTN_EINVAL, "word %lld of %lld",
+                              (long long)options->row + 1, (long long)part->rows->length);
+    if (options->layer >= part->layers || options->head >= part->heads)
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "layer %lld, head %lld: the %s has %lld layers of %lld heads",
+            (long long)options->layer + 1, (long long)options->head + 1,
+            attn_part_name(part->part), (long long)part->layers, (long long)part->heads);
+    if (options->head >= 0 && options->layer < 0)
+        return attn_error_set(error, ATTN_EINVAL, "head %lld of which layer?",
+                              (long long)options->head + 1);
+    return ATTN_OK;
+}
+
+attn_status attn_draw_terminal(const attn_record *record, const attn_summary *summary,
+                               const attn_draw_options *options, char **text,
+                               size_t *length, attn_error *error)
+{
+    int64_t p = -1;
+    attn_status status = check(record, options, &p, error);
+    if (status != ATTN_OK)
+        return status;
+    canvas c = {.record = record,
+                .summary = summary,
+                .options = options,
+                .spelling = options->ascii ? ATTN_SPELL_ASCII : ATTN_SPELL_TERMINAL};
+    if (options->row >= 0 && options->head >= 0)
+        canvas_draw_row_in_full(&c, p, options->layer, options->head, options->row);
+    else if (options->row >= 0)
+        canvas_draw_row_of_heads(&c, p, options->layer, options->row);
+    else if (options->layer >= 0)
+        status = draw_matrix(&c, p, error);
+    else
+        draw_overview(&c);
+    if (status == ATTN_OK)
+        return attn_buffer_take(&c.out, text, length, error);
+    attn_buffer_free(&c.out);
+    return status;
+}

@@ -1,0 +1,118 @@
+/* A matrix of weights: rows with their label on the left and what they look at most on
+ * the right, keys in blocks that fit the width, each with its header. */
+#include "draw/terminal_canvas.h"
+#include "text/words.h"
+#include <math.h>
+
+enum { LABEL = 7, LEFT = LABEL + 2, CELL = 4, RIGHT = 15 };
+
+static attn_link top_of(const canvas_matrix *matrix, int64_t row)
+{
+    const int64_t keys = matrix->part->keys->length;
+    attn_link top = {.row = row, .weight = -1};
+    for (int64_t j = 0; j < attn_record_visible(matrix->part, row); j++) {
+        const double weight = (double)matrix->weights[row * keys + j];
+        if (weight > top.weight)
+            top = (attn_link){.row = row, .key = j, .weight = weight};
+    }
+    return top;
+}
+
+static bool unclear(const canvas *c, double weight)
+{
+    return round(weight * 100) < c->summary->conventions.clear * 100 - 1e-6;
+}
+
+static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_t first,
+                     int64_t end)
+{
+    const attn_record_part *part = matrix->part;
+    const int64_t visible = attn_record_visible(part, row);
+    const attn_link top = top_of(matrix, row);
+    const bool marked = matrix->judged && unclear(c, top.weight);
+    attn_buffer label = {0};
+    const int64_t columns = canvas_label(c, &label, &part->rows->list[row], LABEL);
+    canvas_spaces(c, LABEL - columns);
+    canvas_put(c, marked ? STYLE_AMBER : STYLE_PLAIN, attn_buffer_text(&label));
+    canvas_spaces(c, LEFT - LABEL);
+    for (int64_t j = first; j < end; j++) {
+        if (j < visible)
+            canvas_cell(c, (double)matrix->weights[row * part->keys->length + j], visible,
+                        CELL);
+        else
+            canvas_hidden_cell(c, CELL);
+    }
+    attn_buffer_truncate(&label, 0);
+    canvas_label(c, &label, &part->keys->list[top.key], LABEL);
+    attn_buffer_put(&label, " ");
+    attn_put_weight(&label, top.weight);
+    attn_buffer_put(&label, marked ? " ?" : "");
+    attn_buffer_put(&c->out, " ");
+    canvas_put(c, marked ? STYLE_AMBER : STYLE_DIM, attn_buffer_text(&label));
+    attn_buffer_put(&c->out, "\n");
+    c->out.failed = c->out.failed || label.failed;
+    attn_buffer_free(&label);
+}
+
+static void draw_legend(canvas *c, const canvas_matrix *matrix)
+{
+    static const double samples[] = {0.05, 0.25, 0.50, 0.75, 0.99};
+    const attn_conventions *limits = &c->summary->conventions;
+    canvas_put(c, STYLE_DIM, "weight in hundredths: ");
+    for (int i = 0; i < 5; i++) {
+        attn_buffer_put(&c->out, i > 0 ? " " : "");
+        canvas_cell(c, samples[i], matrix->part->keys->length, CELL);
+    }
+    canvas_print(c, STYLE_DIM, "   %s under %.0f", canvas_mark(c, "·", "-"),
+                 limits->faint * 100);
+    if (matrix->judged)
+        canvas_print(c, STYLE_DIM, "   ? none reaches %.0f", limits->clear * 100);
+    if (matrix->part->causal)
+        canvas_print(c, STYLE_DIM, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
+    attn_buffer_put(&c->out, "\n");
+}
+
+static int64_t row_at(const canvas_matrix *matrix, int64_t index)
+{
+    return matrix->rows == NULL ? index : matrix->rows[index];
+}
+
+/* A block in which every cell is a dot says nothing. */
+static bool block_shows(const canvas *c, const canvas_matrix *matrix, int64_t first,
+                        int64_t end)
+{
+    for (int64_t i = 0; i < matrix->row_count; i++)
+        for (int64_t j = first; j < end; j++) {
+            const int64_t row = row_at(matrix, i);
+            if (j < attn_record_visible(matrix->part, row) &&
+                !canvas_faint(
+                    c, (double)matrix->weights[row * matrix->part->keys->length + j]))
+                return true;
+        }
+    return false;
+}
+
+void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix)
+{
+    const int64_t keys = matrix->part->keys->length;
+    int64_t block = (c->options->width - LEFT - RIGHT) / CELL;
+    block = block < 1 ? 1 : block;
+    for (int64_t first = 0; first < keys; first += block) {
+        const int64_t end = first + block < keys ? first + block : keys;
+        if (keys > block && !block_shows(c, matrix, first, end)) {
+            canvas_print(c, STYLE_DIM, "words %lld to %lld: nothing of ",
+                         (long long)first + 1, (long long)end);
+            attn_buffer weight = {0};
+            attn_put_weight(&weight, c->summary->conventions.faint);
+            canvas_print(c, STYLE_DIM, "%s or more\n", attn_buffer_text(&weight));
+            attn_buffer_free(&weight);
+            continue;
+        }
+        canvas_header(c, matrix->part->keys, first, end, LEFT, CELL);
+        for (int64_t i = 0; i < matrix->row_count; i++)
+            draw_row(c, matrix, row_at(matrix, i), first, end);
+        if (end < keys)
+            attn_buffer_put(&c->out, "\n");
+    }
+    draw_legend(c, matrix);
+}
