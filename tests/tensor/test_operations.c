@@ -1,0 +1,653 @@
+/* Operations of the tape: values against loops in double, gradients against central
+ * differences, on every instruction set of this processor. */
+#include "tensor/rows.h"
+#include "tensor_test.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double STEP = 0.01, TOLERANCE = 2e-3;
+
+static void close_to(double got, double expected, double tolerance, const char *what,
+                     size_t i)
+{
+    if (!(fabs(got - expected) <= tolerance * fmax(1.0, fabs(expected))))
+        fail_msg("%s, element %zu: %.9g, expected %.9g", what, i, got, expected);
+}
+
+#define EACH_TAPE(tape)                                                                  \
+    for (size_t isa_ = 0; isa_ < test_isa_count; isa_++)                                 \
+        for (attn_tape *tape = test_tape_create(test_isas[isa_]); tape;                  \
+             test_tape_destroy(tape), tape = NULL)
+
+/* ---- linear ---- */
+
+static attn_tensor *build_linear(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    (void)user;
+    return attn_linear(tape, leaves[0], leaves[1], leaves[2], leaves[2] != NULL);
+}
+
+struct linear_sizes {
+    int64_t n, in, out;
+};
+
+static const struct linear_sizes linear_cases[] = {
+    {1, 1, 1}, {2, 3, 5}, {7, 16, 4}, {5, 33, 9}, {9, 70, 13}};
+
+static void linear_values(attn_tape *tape, const struct linear_sizes *s, bool training)
+{
+    const size_t n = (size_t)s->n, in = (size_t)s->in, out = (size_t)s->out;
+    float *const x = malloc(n * in * sizeof *x), *const w = malloc(out * in * sizeof *w);
+    float *const b = malloc(out * sizeof *b);
+    test_fill(x, n * in, 1), test_fill(w, out * in, 2), test_fill(b, out, 3);
+    attn_tape_begin(tape, training, 0);
+    attn_tensor *const leaves[] = {
+        attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){s->n, s->in}),
+        attn_tape_leaf(tape, w, NULL, 2, (const int64_t[]){s->out, s->in}),
+        attn_tape_leaf(tape, b, NULL, 1, (const int64_t[]){s->out})};
+    const attn_tensor *const y = build_linear(tape, leaves, NULL);
+    assert_non_null(y);
+    for (size_t r = 0; r < n; r++) {
+        for (size_t o = 0; o < out; o++) {
+            double expected = (double)b[o];
+            for (size_t i = 0; i < in; i++)
+                expected += (double)x[r * in + i] * (double)w[o * in + i];
+            close_to((double)y->data[r * out + o], expected, 2e-6, "linear", r * out + o);
+        }
+    }
+    free(x), free(w), free(b);
+}
+
+static void linear_is_the_product_and_the_bias(void **state)
+{
+    (void)state;
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < sizeof linear_cases / sizeof *linear_cases; c++) {
+            linear_values(tape, &linear_cases[c], false);
+            linear_values(tape, &linear_cases[c], true);
+        }
+    }
+}
+
+static void linear_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float x[3 * 5], w[4 * 5], b[4];
+    test_fill(x, 15, 1), test_fill(w, 20, 2), test_fill(b, 4, 3);
+    const test_leaf leaves[] = {
+        {x, 2, {3, 5}, false}, {w, 2, {4, 5}, false}, {b, 1, {4}, false}};
+    EACH_TAPE(tape)
+    {
+        test_gradients(tape, build_linear, NULL, leaves, 3, (float)STEP, TOLERANCE);
+        test_gradients(tape, build_linear, NULL, leaves, 2, (float)STEP, TOLERANCE);
+    }
+}
+
+static void linear_in_inference_gives_a_row_the_same_bits_in_any_batch(void **state)
+{
+    (void)state;
+    enum { N = 11, IN = 37, OUT = 10 };
+    float x[N * IN], w[OUT * IN], b[OUT], alone[OUT];
+    test_fill(x, N * IN, 1), test_fill(w, OUT * IN, 2), test_fill(b, OUT, 3);
+    EACH_TAPE(tape)
+    {
+        for (int64_t row = 0; row < N; row++) {
+            for (int together = 0; together < 2; together++) {
+                attn_tape_begin(tape, false, 0);
+                attn_tensor *const leaves[] = {
+                    attn_tape_leaf(tape, together ? x : x + row * IN, NULL, 2,
+                                   (const int64_t[]){together ? N : 1, IN}),
+                    attn_tape_leaf(tape, w, NULL, 2, (const int64_t[]){OUT, IN}),
+                    attn_tape_leaf(tape, b, NULL, 1, (const int64_t[]){OUT})};
+                const attn_tensor *const y = build_linear(tape, leaves, NULL);
+                if (!together)
+                    memcpy(alone, y->data, sizeof alone);
+                else
+                    assert_memory_equal(alone, y->data + row * OUT, sizeof alone);
+            }
+        }
+    }
+}
+
+/* ---- linear_activate ---- */
+
+struct activated {
+    attn_activation activation;
+    float dropout;
+};
+
+static attn_tensor *build_linear_activate(attn_tape *tape, attn_tensor *const *leaves,
+                                          void *user)
+{
+    const struct activated *const a = user;
+    return attn_linear_activate(tape, leaves[0], leaves[1], leaves[2], a->activation,
+                                a->dropout);
+}
+
+static void linear_activate_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float x[3 * 5], w[18 * 5], b[18];
+    test_fill(x, 15, 1), test_fill(w, 90, 2), test_fill(b, 18, 3);
+    const test_leaf leaves[] = {
+        {x, 2, {3, 5}, false}, {w, 2, {18, 5}, false}, {b, 1, {18}, false}};
+    EACH_TAPE(tape)
+    {
+        for (int activation = ATTN_GELU; activation <= ATTN_TANH; activation++) {
+            struct activated a = {(attn_activation)activation, 0.0f};
+            test_gradients(tape, build_linear_activate, &a, leaves, 3, (float)STEP,
+                           TOLERANCE);
+            a.dropout = 0.4f;
+            test_gradients(tape, build_linear_activate, &a, leaves, 3, (float)STEP,
+                           TOLERANCE);
+        }
+    }
+}
+
+static void linear_activate_drops_alike_forward_and_backward_in_long_runs(void **state)
+{
+    (void)state;
+    /* Beyond a run of rows and a run of the draw; relu of a positive number is itself. */
+    enum { N = 700, OUT = 120 };
+    float *const x = malloc(N * sizeof *x), *const db = calloc(OUT, sizeof *db);
+    float w[OUT], b[OUT] = {0}, dw[OUT] = {0};
+    double kept[OUT] = {0};
+    for (size_t i = 0; i < N; i++)
+        x[i] = 1.0f;
+    for (size_t i = 0; i < OUT; i++)
+        w[i] = 1.0f;
+    EACH_TAPE(tape)
+    {
+        memset(db, 0, OUT * sizeof *db), memset(kept, 0, sizeof kept);
+        attn_tape_begin(tape, true, 5);
+        attn_tensor *const y = attn_linear_activate(
+            tape, attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){N, 1}),
+            attn_tape_leaf(tape, w, dw, 2, (const int64_t[]){OUT, 1}),
+            attn_tape_leaf(tape, b, db, 1, (const int64_t[]){OUT}), ATTN_RELU, 0.5f);
+        for (size_t i = 0; i < N * OUT; i++)
+            kept[i % OUT] += test_weight(i) * (double)y->data[i];
+        assert_int_equal(attn_tape_backward(tape, test_weigh(tape, y), 1.0f), ATTN_OK);
+        for (size_t i = 0; i < OUT; i++)
+            close_to((double)db[i], kept[i], 1e-5, "bias gradient", i);
+    }
+    free(x), free(db);
+}
+
+/* ---- element by element ---- */
+
+static attn_tensor *build_add(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    (void)user;
+    /* a is read twice, b three times: gradients meet in every order. */
+    attn_tensor *const sum = attn_add(tape, leaves[0], leaves[1]);
+    return attn_add(tape, attn_add(tape, sum, sum), leaves[1]);
+}
+
+static attn_tensor *build_add_dropout(attn_tape *tape, attn_tensor *const *leaves,
+                                      void *user)
+{
+    const float *const probability = user;
+    attn_tensor *const sum = attn_add_dropout(tape, leaves[0], leaves[1], *probability);
+    return attn_dropout(tape, attn_add_dropout(tape, sum, sum, *probability),
+                        *probability);
+}
+
+static void sums_and_dropout_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float a[3 * 7], b[3 * 7];
+    test_fill(a, 21, 1), test_fill(b, 21, 2);
+    const test_leaf leaves[] = {{a, 2, {3, 7}, false}, {b, 2, {3, 7}, false}};
+    EACH_TAPE(tape)
+    {
+        test_gradients(tape, build_add, NULL, leaves, 2, (float)STEP, TOLERANCE);
+        float probability = 0.3f;
+        test_gradients(tape, build_add_dropout, &probability, leaves, 2, (float)STEP,
+                       TOLERANCE);
+        probability = 0.0f;
+        test_gradients(tape, build_add_dropout, &probability, leaves, 2, (float)STEP,
+                       TOLERANCE);
+    }
+}
+
+static double activation_value(attn_activation activation, double x)
+{
+    switch (activation) {
+    case ATTN_RELU:
+        return x > 0.0 ? x : 0.0;
+    case ATTN_GELU:
+        return x * 0.5 * erfc(-x / sqrt(2.0));
+    case ATTN_SILU:
+        return x / (1.0 + exp(-x));
+    case ATTN_TANH:
+        return tanh(x);
+    }
+    return 0.0;
+}
+
+static void activations_are_the_functions_they_are_named_after(void **state)
+{
+    (void)state;
+    enum { N = 4001 };
+    float *const x = malloc(N * sizeof *x);
+    for (size_t i = 0; i < N; i++)
+        x[i] = ((float)i - 2000.0f) / 100.0f;
+    x[0] = -200.0f, x[N - 1] = 200.0f, x[1] = 1e-30f;
+    EACH_TAPE(tape)
+    {
+        for (int activation = ATTN_RELU; activation <= ATTN_TANH; activation++) {
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const y = attn_activate(
+                tape, attn_tape_leaf(tape, x, NULL, 1, (const int64_t[]){N}),
+                (attn_activation)activation);
+            for (size_t i = 0; i < N; i++)
+                close_to((double)y->data[i],
+                         activation_value((attn_activation)activation, (double)x[i]),
+                         1e-6, "activation", i);
+        }
+    }
+    free(x);
+}
+
+static attn_tensor *build_activate(attn_tape *tape, attn_tensor *const *leaves,
+                                   void *user)
+{
+    const attn_activation *const activation = user;
+    return attn_activate(tape, leaves[0], *activation);
+}
+
+static void activations_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float x[35];
+    for (size_t i = 0; i < 35; i++)
+        x[i] = ((float)i - 17.3f) / 5.0f; /* none within a step of 0, where relu bends */
+    const test_leaf leaf = {x, 1, {35}, false};
+    EACH_TAPE(tape)
+    {
+        for (int i = ATTN_RELU; i <= ATTN_TANH; i++) {
+            attn_activation activation = (attn_activation)i;
+            test_gradients(tape, build_activate, &activation, &leaf, 1, (float)STEP,
+                           TOLERANCE);
+        }
+    }
+}
+
+static void a_nan_stays_a_nan_through_every_activation(void **state)
+{
+    (void)state;
+    float x[] = {NAN, 1.0f};
+    EACH_TAPE(tape)
+    {
+        for (int i = ATTN_RELU; i <= ATTN_TANH; i++) {
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const y = attn_activate(
+                tape, attn_tape_leaf(tape, x, NULL, 1, (const int64_t[]){2}),
+                (attn_activation)i);
+            assert_true(isnan(y->data[0]) && !isnan(y->data[1]));
+        }
+    }
+}
+
+enum { DRAWS = 300000 };
+
+static attn_tensor *drop_ones(attn_tape *tape, float *ones, uint64_t seed,
+                              float probability)
+{
+    attn_tape_begin(tape, true, seed);
+    return attn_dropout(
+        tape, attn_tape_leaf(tape, ones, NULL, 1, (const int64_t[]){DRAWS}), probability);
+}
+
+static void dropout_keeps_its_share_and_the_mean(void **state)
+{
+    (void)state;
+    float *const ones = malloc(DRAWS * sizeof *ones);
+    for (size_t i = 0; i < DRAWS; i++)
+        ones[i] = 1.0f;
+    EACH_TAPE(tape)
+    {
+        for (int tenths = 1; tenths < 10; tenths += 2) {
+            const double p = tenths / 10.0;
+            const attn_tensor *const y = drop_ones(tape, ones, 11, (float)p);
+            double kept = 0.0, pairs = 0.0;
+            for (size_t i = 0; i < DRAWS; i++) {
+                assert_true(y->data[i] == 0.0f || y->data[i] == 1.0f / (1.0f - (float)p));
+                kept += y->data[i] != 0.0f;
+                pairs += i > 0 && y->data[i] != 0.0f && y->data[i - 1] != 0.0f;
+            }
+            const double q = 1.0 - p;
+            assert_true(fabs(kept - DRAWS * q) < 5.0 * sqrt(DRAWS * p * q));
+            assert_true(fabs(pairs - DRAWS * q * q) <
+                        5.0 * sqrt(3.0 * DRAWS * q * q * (1.0 - q * q)));
+        }
+    }
+    free(ones);
+}
+
+static void dropout_of_one_seed_is_one_draw_on_every_instruction_set(void **state)
+{
+    (void)state;
+    float *const ones = malloc(DRAWS * sizeof *ones), *first = NULL;
+    for (size_t i = 0; i < DRAWS; i++)
+        ones[i] = 1.0f;
+    EACH_TAPE(tape)
+    {
+        const attn_tensor *y = drop_ones(tape, ones, 3, 0.1f);
+        if (!first) {
+            first = malloc(DRAWS * sizeof *first);
+            memcpy(first, y->data, DRAWS * sizeof *first);
+        }
+        assert_memory_equal(first, y->data, DRAWS * sizeof *first);
+        y = drop_ones(tape, ones, 4, 0.1f);
+        size_t both = 0;
+        for (size_t i = 0; i < DRAWS; i++)
+            both += y->data[i] == 0.0f && first[i] == 0.0f;
+        assert_true(fabs((double)both - DRAWS * 0.01) < 5.0 * sqrt(DRAWS * 0.01));
+    }
+    free(ones), free(first);
+}
+
+static void dropout_of_all_is_zero_and_of_none_is_the_tensor_itself(void **state)
+{
+    (void)state;
+    float *const ones = malloc(DRAWS * sizeof *ones);
+    for (size_t i = 0; i < DRAWS; i++)
+        ones[i] = 1.0f;
+    EACH_TAPE(tape)
+    {
+        const attn_tensor *const y = drop_ones(tape, ones, 3, 1.0f);
+        for (size_t i = 0; i < DRAWS; i++)
+            assert_true(y->data[i] == 0.0f);
+        assert_ptr_equal(drop_ones(tape, ones, 3, 0.0f)->data, ones);
+        attn_tape_begin(tape, false, 3);
+        attn_tensor *const x =
+            attn_tape_leaf(tape, ones, NULL, 1, (const int64_t[]){DRAWS});
+        assert_ptr_equal(attn_dropout(tape, x, 0.5f), x);
+    }
+    free(ones);
+}
+
+/* ---- layer norm ---- */
+
+struct norm_case {
+    float epsilon, expected;
+};
+
+static void layer_norm_of_a_tiny_row_depends_on_epsilon_as_it_should(void **state)
+{
+    (void)state;
+    static const struct norm_case cases[] = {
+        {1e-12f, 1.0f}, {1e-6f, 0.707106781f}, {1e-5f, 0.301511345f}};
+    float x[] = {0.001f, -0.001f}, gain[] = {1.0f, 1.0f}, bias[] = {0.0f, 0.0f};
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < 3; c++) {
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const y = attn_layer_norm(
+                tape, attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){1, 2}),
+                attn_tape_leaf(tape, gain, NULL, 1, (const int64_t[]){2}),
+                attn_tape_leaf(tape, bias, NULL, 1, (const int64_t[]){2}),
+                cases[c].epsilon);
+            close_to((double)y->data[0], (double)cases[c].expected, 3e-6, "norm", c);
+            close_to((double)y->data[1], -(double)cases[c].expected, 3e-6, "norm", c);
+        }
+    }
+}
+
+static attn_tensor *build_norm(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    const float *const epsilon = user;
+    return attn_layer_norm(tape, leaves[0], leaves[1], leaves[2], *epsilon);
+}
+
+static void layer_norm_of_a_constant_row_is_exactly_the_bias(void **state)
+{
+    (void)state;
+    enum { WIDTH = 257 };
+    float x[WIDTH], gain[WIDTH], bias[WIDTH];
+    test_fill(gain, WIDTH, 1), test_fill(bias, WIDTH, 2);
+    for (size_t i = 0; i < WIDTH; i++)
+        x[i] = 0.1f;
+    EACH_TAPE(tape)
+    {
+        attn_tape_begin(tape, false, 0);
+        const attn_tensor *const y = attn_layer_norm(
+            tape, attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){1, WIDTH}),
+            attn_tape_leaf(tape, gain, NULL, 1, (const int64_t[]){WIDTH}),
+            attn_tape_leaf(tape, bias, NULL, 1, (const int64_t[]){WIDTH}), 1e-12f);
+        assert_memory_equal(y->data, bias, sizeof bias);
+    }
+}
+
+static void layer_norm_is_the_formula(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, WIDTH = 69 };
+    float x[ROWS * WIDTH], gain[WIDTH], bias[WIDTH], epsilon = 1e-5f;
+    test_fill(x, ROWS * WIDTH, 3), test_fill(gain, WIDTH, 1), test_fill(bias, WIDTH, 2);
+    for (size_t i = 0; i < WIDTH; i++)
+        x[WIDTH + i] += 1000.0f;
+    EACH_TAPE(tape)
+    {
+        attn_tape_begin(tape, false, 0);
+        attn_tensor *const leaves[] = {
+            attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){ROWS, WIDTH}),
+            attn_tape_leaf(tape, gain, NULL, 1, (const int64_t[]){WIDTH}),
+            attn_tape_leaf(tape, bias, NULL, 1, (const int64_t[]){WIDTH})};
+        const attn_tensor *const y = build_norm(tape, leaves, &epsilon);
+        for (size_t r = 0; r < ROWS; r++) {
+            double mean = 0.0, variance = 0.0;
+            for (size_t i = 0; i < WIDTH; i++)
+                mean += (double)x[r * WIDTH + i] / WIDTH;
+            for (size_t i = 0; i < WIDTH; i++)
+                variance += pow((double)x[r * WIDTH + i] - mean, 2.0) / WIDTH;
+            for (size_t i = 0; i < WIDTH; i++)
+                close_to((double)y->data[r * WIDTH + i],
+                         ((double)x[r * WIDTH + i] - mean) / sqrt(variance + 1e-5) *
+                                 (double)gain[i] +
+                             (double)bias[i],
+                         4e-6, "norm", r * WIDTH + i);
+        }
+    }
+}
+
+static void layer_norm_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, WIDTH = 21 };
+    float x[ROWS * WIDTH], gain[WIDTH], bias[WIDTH], epsilon = 1e-5f;
+    test_fill(x, ROWS * WIDTH, 3), test_fill(gain, WIDTH, 1), test_fill(bias, WIDTH, 2);
+    const test_leaf leaves[] = {{x, 2, {ROWS, WIDTH}, false},
+                                {gain, 1, {WIDTH}, false},
+                                {bias, 1, {WIDTH}, false}};
+    EACH_TAPE(tape)
+    {
+        test_gradients(tape, build_norm, &epsilon, leaves, 3, (float)STEP, TOLERANCE);
+    }
+}
+
+/* ---- embedding ---- */
+
+static attn_tensor *build_embedding(attn_tape *tape, attn_tensor *const *leaves,
+                                    void *user)
+{
+    static const int32_t ids[] = {2, 0, 2, 3}, others[] = {0, 0, 1, 3};
+    (void)user;
+    attn_tensor *const once = attn_embedding(tape, leaves[0], ids, 4, 1.5f);
+    return attn_add(tape, once, attn_embedding(tape, leaves[0], others, 4, 1.0f));
+}
+
+static void embedding_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float table[4 * 5];
+    test_fill(table, 20, 1);
+    const test_leaf leaf = {table, 2, {4, 5}, false};
+    EACH_TAPE(tape)
+    {
+        test_gradients(tape, build_embedding, NULL, &leaf, 1, (float)STEP, TOLERANCE);
+    }
+}
+
+/* ---- cross-entropy ---- */
+
+struct entropy_case {
+    const int32_t *targets;
+    float smoothing;
+    double divisor, plain;
+};
+
+static attn_tensor *build_entropy(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    struct entropy_case *const c = user;
+    return attn_linear_cross_entropy(tape, leaves[0], leaves[1], leaves[2],
+                                     leaves[2] != NULL, c->targets, c->smoothing,
+                                     c->divisor, &c->plain);
+}
+
+enum { TOKENS = 300, IN = 7, CLASSES = 37 };
+
+/* The loss in double; *plain as well. */
+static double entropy_expected(const float *x, const float *w, const float *b,
+                               const struct entropy_case *c, double *plain)
+{
+    double smoothed = 0.0;
+    *plain = 0.0;
+    for (size_t n = 0; n < TOKENS; n++) {
+        double logits[CLASSES], sum = 0.0, total = 0.0;
+        for (size_t k = 0; k < CLASSES; k++) {
+            logits[k] = b ? (double)b[k] : 0.0;
+            for (size_t i = 0; i < IN; i++)
+                logits[k] += (double)x[n * IN + i] * (double)w[k * IN + i];
+            sum += exp(logits[k]);
+            total += logits[k];
+        }
+        if (c->targets[n] < 0)
+            continue;
+        const double s = (double)c->smoothing, at = logits[c->targets[n]];
+        *plain += log(sum) - at;
+        smoothed += log(sum) - (1.0 - s) * at - s * total / CLASSES;
+    }
+    return smoothed / c->divisor;
+}
+
+static void cross_entropy_is_the_formula_in_training_and_not(void **state)
+{
+    (void)state;
+    float x[TOKENS * IN], w[CLASSES * IN], b[CLASSES];
+    int32_t targets[TOKENS];
+    test_fill(x, TOKENS * IN, 1), test_fill(w, CLASSES * IN, 2), test_fill(b, CLASSES, 3);
+    for (size_t n = 0; n < TOKENS; n++)
+        targets[n] = n % 7 == 3 ? -1 : (int32_t)(n * 5 % CLASSES);
+    EACH_TAPE(tape)
+    {
+        for (int variant = 0; variant < 8; variant++) {
+            struct entropy_case c = {targets, variant & 1 ? 0.1f : 0.0f, 250.0, 0.0};
+            const bool biased = variant & 2;
+            attn_tape_begin(tape, variant & 4, 0);
+            attn_tensor *const leaves[] = {
+                attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){TOKENS, IN}),
+                attn_tape_leaf(tape, w, NULL, 2, (const int64_t[]){CLASSES, IN}),
+                biased ? attn_tape_leaf(tape, b, NULL, 1, (const int64_t[]){CLASSES})
+                       : NULL};
+            double plain;
+            const double expected = entropy_expected(x, w, biased ? b : NULL, &c, &plain);
+            const attn_tensor *const loss = build_entropy(tape, leaves, &c);
+            close_to((double)loss->data[0], expected, 1e-6, "loss", (size_t)variant);
+            close_to(c.plain, plain, 1e-6, "plain loss", (size_t)variant);
+        }
+    }
+}
+
+static void cross_entropy_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    static const int32_t targets[] = {4, -1, 0, 8};
+    float x[4 * 5], w[9 * 5], b[9];
+    test_fill(x, 20, 1), test_fill(w, 45, 2), test_fill(b, 9, 3);
+    const test_leaf leaves[] = {
+        {x, 2, {4, 5}, false}, {w, 2, {9, 5}, false}, {b, 1, {9}, false}};
+    EACH_TAPE(tape)
+    {
+        struct entropy_case c = {targets, 0.1f, 2.0, 0.0};
+        test_gradients(tape, build_entropy, &c, leaves, 3, (float)STEP, TOLERANCE);
+        test_gradients(tape, build_entropy, &c, leaves, 2, (float)STEP, TOLERANCE);
+        c.smoothing = 0.0f;
+        test_gradients(tape, build_entropy, &c, leaves, 3, (float)STEP, TOLERANCE);
+    }
+}
+
+static void
+cross_entropy_of_huge_logits_neither_overflows_nor_loses_the_loss(void **state)
+{
+    (void)state;
+    static const int32_t target = 1;
+    float x[] = {1.0f}, w[] = {1e4f, 9999.0f};
+    EACH_TAPE(tape)
+    {
+        struct entropy_case c = {&target, 0.0f, 1.0, 0.0};
+        attn_tape_begin(tape, false, 0);
+        attn_tensor *const leaves[] = {
+            attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){1, 1}),
+            attn_tape_leaf(tape, w, NULL, 2, (const int64_t[]){2, 1}), NULL};
+        close_to((double)build_entropy(tape, leaves, &c)->data[0], 1.3132616875, 1e-6,
+                 "loss", 0);
+    }
+}
+
+static void gradients_of_cross_entropy_scale_with_the_seed_gradient(void **state)
+{
+    (void)state;
+    static const int32_t targets[] = {4, -1, 0, 8};
+    float x[4 * 5], w[9 * 5], once[45] = {0}, thrice[45] = {0};
+    test_fill(x, 20, 1), test_fill(w, 45, 2);
+    EACH_TAPE(tape)
+    {
+        for (int times = 1; times <= 3; times += 2) {
+            float *const gradient = times == 1 ? once : thrice;
+            memset(gradient, 0, sizeof once);
+            struct entropy_case c = {targets, 0.1f, 2.0, 0.0};
+            attn_tape_begin(tape, true, 0);
+            attn_tensor *const leaves[] = {
+                attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){4, 5}),
+                attn_tape_leaf(tape, w, gradient, 2, (const int64_t[]){9, 5}), NULL};
+            assert_int_equal(
+                attn_tape_backward(tape, build_entropy(tape, leaves, &c), (float)times),
+                ATTN_OK);
+        }
+        for (size_t i = 0; i < 45; i++)
+            close_to((double)thrice[i], 3.0 * (double)once[i], 1e-6, "gradient", i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_is_the_product_and_the_bias),
+        cmocka_unit_test(linear_has_the_gradients_of_differences),
+        cmocka_unit_test(linear_in_inference_gives_a_row_the_same_bits_in_any_batch),
+        cmocka_unit_test(linear_activate_has_the_gradients_of_differences),
+        cmocka_unit_test(linear_activate_drops_alike_forward_and_backward_in_long_runs),
+        cmocka_unit_test(sums_and_dropout_have_the_gradients_of_differences),
+        cmocka_unit_test(activations_are_the_functions_they_are_named_after),
+        cmocka_unit_test(activations_have_the_gradients_of_differences),
+        cmocka_unit_test(a_nan_stays_a_nan_through_every_activation),
+        cmocka_unit_test(dropout_keeps_its_share_and_the_mean),
+        cmocka_unit_test(dropout_of_one_seed_is_one_draw_on_every_instruction_set),
+        cmocka_unit_test(dropout_of_all_is_zero_and_of_none_is_the_tensor_itself),
+        cmocka_unit_test(layer_norm_of_a_tiny_row_depends_on_epsilon_as_it_should),
+        cmocka_unit_test(layer_norm_of_a_constant_row_is_exactly_the_bias),
+        cmocka_unit_test(layer_norm_is_the_formula),
+        cmocka_unit_test(layer_norm_has_the_gradients_of_differences),
+        cmocka_unit_test(embedding_has_the_gradients_of_differences),
+        cmocka_unit_test(cross_entropy_is_the_formula_in_training_and_not),
+        cmocka_unit_test(cross_entropy_has_the_gradients_of_differences),
+        cmocka_unit_test(
+            cross_entropy_of_huge_logits_neither_overflows_nor_loses_the_loss),
+        cmocka_unit_test(gradients_of_cross_entropy_scale_with_the_seed_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
