@@ -1,0 +1,150 @@
+/* A small translator, and random batches for it. */
+#include "small.h"
+#include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+attn_translator_config small_config(void)
+{
+    return (attn_translator_config){
+        .vocabulary = SMALL_VOCABULARY,
+        .width = 32,
+        .heads = 4,
+        .encoder_layers = 2,
+        .decoder_layers = 2,
+        .inner = 48,
+        .max_positions = SMALL_POSITIONS,
+        .activation = ATTN_RELU,
+        .dropout = 0.1f,
+        .attention_dropout = 0.1f,
+    };
+}
+
+attn_translator *small_translator_like(const attn_translator_config *config,
+                                       uint64_t seed)
+{
+    attn_translator *translator;
+    attn_error error;
+    if (attn_translator_create(&translator, config, seed, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    /* Gains and biases that are not 1 and 0, so that their places matter. */
+    attn_parameters *const parameters = attn_translator_parameters(translator);
+    uint64_t state = seed + 1;
+    for (size_t i = 0; i < parameters->length; i++) {
+        const attn_parameter *const parameter = &parameters->list[i];
+        for (size_t j = 0; parameter->rank == 1 && j < parameter->count; j++) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            parameters->values[parameter->offset + j] +=
+                (float)(state >> 40) * 0x1p-25f - 0.25f;
+        }
+    }
+    return translator;
+}
+
+attn_translator *small_translator(uint64_t seed)
+{
+    const attn_translator_config config = small_config();
+    return small_translator_like(&config, seed);
+}
+
+attn_context *small_context(void)
+{
+    attn_context *context;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    return context;
+}
+
+static int64_t fill_sentence(int32_t *ids, int64_t length, uint64_t *state)
+{
+    for (int64_t i = 0; i < length; i++) {
+        *state = *state * 6364136223846793005u + 1442695040888963407u;
+        ids[i] = ATTN_TOKEN_UNK + 1 +
+                 (int32_t)((*state >> 33) % (SMALL_VOCABULARY - ATTN_TOKEN_UNK - 1));
+    }
+    ids[length] = ATTN_TOKEN_EOS;
+    return length + 1;
+}
+
+static void link_pairs(struct small_batch *batch, int64_t sentences)
+{
+    batch->pairs = (attn_pair_batch){
+        .sentences = sentences,
+        .source = batch->source,
+        .source_starts = batch->source_starts,
+        .target_in = batch->target_in,
+        .target_out = batch->target_out,
+        .target_starts = batch->target_starts,
+    };
+}
+
+void small_batch_fill(struct small_batch *batch, int64_t sentences,
+                      const int64_t *source_lengths, const int64_t *target_lengths,
+                      uint64_t seed)
+{
+    uint64_t state = seed;
+    memset(batch, 0, sizeof *batch);
+    for (int64_t s = 0; s < sentences; s++) {
+        const int64_t source = batch->source_starts[s], target = batch->target_starts[s];
+        assert_true(source + source_lengths[s] < SMALL_MOST_TOKENS);
+        assert_true(target + target_lengths[s] < SMALL_MOST_TOKENS);
+        batch->source_starts[s + 1] =
+            source + fill_sentence(batch->source + source, source_lengths[s], &state);
+        batch->target_starts[s + 1] =
+            target + fill_sentence(batch->target_out + target, target_lengths[s], &state);
+        batch->target_in[target] = ATTN_TOKEN_EOS;
+        memcpy(batch->target_in + target + 1, batch->target_out + target,
+               (size_t)target_lengths[s] * sizeof(int32_t));
+    }
+    link_pairs(batch, sentences);
+}
+
+void small_batch_alone(struct small_batch *alone, const struct small_batch *batch,
+                       int64_t sentence)
+{
+    const int64_t source = batch->source_starts[sentence];
+    const int64_t target = batch->target_starts[sentence];
+    memset(alone, 0, sizeof *alone);
+    alone->source_starts[1] = batch->source_starts[sentence + 1] - source;
+    alone->target_starts[1] = batch->target_starts[sentence + 1] - target;
+    memcpy(alone->source, batch->source + source,
+           (size_t)alone->source_starts[1] * sizeof(int32_t));
+    memcpy(alone->target_in, batch->target_in + target,
+           (size_t)alone->target_starts[1] * sizeof(int32_t));
+    memcpy(alone->target_out, batch->target_out + target,
+           (size_t)alone->target_starts[1] * sizeof(int32_t));
+    link_pairs(alone, 1);
+}
+
+void path_join(char *path, size_t size, const char *folder, const char *name)
+{
+    const int length = snprintf(path, size, "%s/%s", folder, name);
+    assert_true(length > 0 && (size_t)length < size);
+}
+
+void folder_make(char *folder, size_t size)
+{
+    const char *const temporary = getenv("TMPDIR");
+    path_join(folder, size, temporary ? temporary : "/tmp", "attn-model-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+}
+
+void folder_remove(const char *folder)
+{
+    DIR *const directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[1024];
+        path_join(path, sizeof path, folder, entry->d_name);
+        if (entry->d_name[0] != '.' || strlen(entry->d_name) > 2)
+            assert_int_equal(unlink(path), 0);
+    }
+    closedir(directory);
+    assert_int_equal(rmdir(folder), 0);
+}

@@ -1,0 +1,36 @@
+/* What the tests of this room share: a small translator, and random batches for it. */
+#ifndef ATTN_TESTS_MODEL_SMALL_H
+#define ATTN_TESTS_MODEL_SMALL_H
+
+#include "model/translator.h"
+
+enum { SMALL_VOCABULARY = 40, SMALL_POSITIONS = 24, SMALL_MOST_TOKENS = 128 };
+
+attn_translator_config small_config(void);
+attn_translator *small_translator(uint64_t seed);
+attn_translator *small_translator_like(const attn_translator_config *config,
+                                       uint64_t seed);
+attn_context *small_context(void);
+
+/* A packed batch and its own memory; source and target lengths, without </s>, are given.
+ */
+struct small_batch {
+    attn_pair_batch pairs;
+    int64_t source_starts[9], target_starts[9];
+    int32_t source[SMALL_MOST_TOKENS];
+    int32_t target_in[SMALL_MOST_TOKENS], target_out[SMALL_MOST_TOKENS];
+};
+
+void small_batch_fill(struct small_batch *batch, int64_t sentences,
+                      const int64_t *source_lengths, const int64_t *target_lengths,
+                      uint64_t seed);
+/* One sentence of it, as a batch of its own. */
+void small_batch_alone(struct small_batch *alone, const struct small_batch *batch,
+                       int64_t sentence);
+
+/* A folder under the system's temporary one, and its end. */
+void folder_make(char *folder, size_t size);
+void folder_remove(const char *folder);
+void path_join(char *path, size_t size, const char *folder, const char *name);
+
+#endif
