@@ -1,0 +1,218 @@
+/* The kernels of the backward pass; backward_table.h says what each is to do. */
+#ifndef ATTN_KERNEL_BACKWARD_H
+#define ATTN_KERNEL_BACKWARD_H
+
+#include "kernel/backward_product.h"
+#include "kernel/backward_table.h"
+#include "kernel/dropout.h"
+#include "kernel/score.h"
+#include "kernel/transpose.h"
+#include <math.h>
+
+/* One vector of queries: its columns of the panel's and of the group's matrices. */
+INLINE void differentiate_column(const struct attn_backward_panel *panel,
+                                 const struct attn_backward_block *block, size_t lane,
+                                 const bool dropout)
+{
+    const size_t width = panel->forward.vectors * VF_LANES;
+    const size_t row = block->row;
+    const vf log2_sum = vf_load(panel->log2_sum + lane);
+    const vf delta = vf_load(panel->delta + lane);
+    const vi draw_low = vi_load(panel->forward.draw_low + lane);
+    const vi draw_high = vi_load(panel->forward.draw_high + lane);
+    const uint32_t first_draw = (uint32_t)block->forward.first_key;
+    const float *score = block->score + lane;
+    float *weight = block->weight + panel->column + lane;
+    float *gradient = block->gradient + panel->column + lane;
+
+    for (size_t key = 0; key < block->forward.keys; key++) {
+        const vf s = vf_load(score);
+        /* A hidden key's weight is 0 even in a row whose sum is NaN. */
+        const vf exponent = vf_max(vf_set1(VF_EXP2_FLOOR), s - log2_sum);
+        const vf w = vf_keep(s != -INFINITY, vf_exp2(exponent));
+        vf by_weight = vf_load(gradient);
+        vf dropped = w;
+        if (dropout) {
+            const vi stays =
+                vi_dropout_keeps(draw_low, draw_high, first_draw + (uint32_t)key,
+                                 block->dropout_threshold);
+            const vf kept = vf_keep(stays, vf_set1(block->dropout_factor));
+            by_weight *= kept;
+            dropped *= kept;
+        }
+        vf_store(weight, dropped);
+        vf_store(gradient, vf_keep(w != 0.0f, w * (by_weight - delta)));
+        score += width;
+        weight += row;
+        gradient += row;
+    }
+}
+
+/* 1 − tanh²: what a softcap does to a gradient. */
+static void cap_slopes(float *slope, const float *score, size_t floats, float softcap)
+{
+    const vf inverse = vf_set1(1.0f / softcap);
+    for (size_t n = 0; n < floats; n += VF_LANES) {
+        const vf tangent = vf_tanh(vf_load(score + n) * inverse);
+        vf_store(slope + n, vf_set1(1.0f) - tangent * tangent);
+    }
+}
+
+static void backward_differentiate(const struct attn_backward_panel *panel,
+                                   const struct attn_backward_block *block)
+{
+    const struct attn_block *const keys = &block->forward;
+    const size_t width = panel->forward.vectors * VF_LANES;
+    multiply_scores(block->score, &panel->forward, keys);
+    if (keys->softcap > 0.0f)
+        cap_slopes(block->slope, block->score, keys->keys * width, keys->softcap);
+    bend_scores(block->score, &panel->forward, keys);
+
+    const struct backward_product by_weight = {
+        .out = block->gradient + panel->column,
+        .out_stride = (ptrdiff_t)block->row,
+        .left = keys->value,
+        .row_stride = keys->value_stride,
+        .step_stride = keys->value_element_stride,
+        .right = panel->output_gradient,
+        .right_stride = (ptrdiff_t)width,
+        .rows = keys->keys,
+        .end = panel->forward.Dv,
+    };
+    backward_lanes(&by_weight, panel->forward.vectors, PRODUCT_SET, PRODUCT_PLAIN);
+
+    for (size_t lane = 0; lane < width; lane += VF_LANES) {
+        if (block->dropout)
+            differentiate_column(panel, block, lane, true);
+        else
+            differentiate_column(panel, block, lane, false);
+    }
+}
+
+static void multiply_slopes(const struct attn_backward_panel *panel,
+                            const struct attn_backward_block *block)
+{
+    const size_t width = panel->forward.vectors * VF_LANES;
+    for (size_t key = 0; key < block->forward.keys; key++) {
+        float *const gradient = block->gradient + key * block->row + panel->column;
+        const float *const slope = block->slope + key * width;
+        for (size_t lane = 0; lane < width; lane += VF_LANES)
+            vf_store(gradient + lane, vf_load(gradient + lane) * vf_load(slope + lane));
+    }
+}
+
+static void backward_query(const struct attn_backward_panel *panel,
+                           const struct attn_backward_block *block)
+{
+    const struct attn_block *const keys = &block->forward;
+    const size_t vectors = panel->forward.vectors;
+    if (keys->softcap > 0.0f)
+        multiply_slopes(panel, block);
+    if (!panel->query_gradient)
+        return;
+    const struct backward_product p = {
+        .out = panel->query_gradient,
+        .out_stride = (ptrdiff_t)(vectors * VF_LANES),
+        .left = keys->key,
+        .row_stride = keys->key_element_stride,
+        .step_stride = keys->key_stride,
+        .right = block->gradient + panel->column,
+        .right_stride = (ptrdiff_t)block->row,
+        .rows = panel->forward.D,
+        .end = keys->keys,
+    };
+    if (block->careful)
+        backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_ZERO_RIGHT);
+    else
+        backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_PLAIN);
+}
+
+/* Keys first[0] to first[rows − 1] of a gather, for every element of their rows. */
+INLINE void gather_rows(const struct attn_gather *g, size_t key, const size_t rows,
+                        const enum product_zeros zeros)
+{
+    struct backward_product p = {
+        .left = g->left + key * g->left_stride,
+        .row_stride = (ptrdiff_t)g->left_stride,
+        .step_stride = 1,
+        .right_stride = g->right_stride,
+        .begin = (size_t)g->lane_begin[key],
+        .end = (size_t)g->lane_end[key + rows - 1],
+        .out_stride = g->out_stride,
+    };
+    if (p.begin >= p.end)
+        return;
+    float *const out = g->out + (ptrdiff_t)key * g->out_stride;
+    size_t d = 0;
+    for (; d + GATHER_VECTORS * VF_LANES <= g->size; d += GATHER_VECTORS * VF_LANES) {
+        p.out = out + d;
+        p.right = g->right + d;
+        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, GATHER_VECTORS);
+    }
+    for (; d < g->size; d += VF_LANES) {
+        p.out = out + d;
+        p.right = g->right + d;
+        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, 1);
+    }
+}
+
+INLINE void gather_keys(const struct attn_gather *g, const enum product_zeros zeros)
+{
+    size_t key = 0;
+    for (; key + GATHER_ROWS <= g->keys; key += GATHER_ROWS)
+        gather_rows(g, key, GATHER_ROWS, zeros);
+    for (; key + 2 <= g->keys; key += 2)
+        gather_rows(g, key, 2, zeros);
+    for (; key < g->keys; key++)
+        gather_rows(g, key, 1, zeros);
+}
+
+static void backward_gather(const struct attn_gather *gather)
+{
+    if (gather->careful)
+        gather_keys(gather, PRODUCT_ZERO_LEFT);
+    else
+        gather_keys(gather, PRODUCT_PLAIN);
+}
+
+static float backward_dot(const float *a, const float *b, size_t count)
+{
+    vf sum = {0};
+    for (size_t n = 0; n < count; n += VF_LANES) {
+        const vf factor = vf_load(b + n);
+        sum = vf_fma(vf_keep(factor != 0.0f, vf_load(a + n)), factor, sum);
+    }
+    float total = 0.0f;
+    for (size_t i = 0; i < VF_LANES; i++)
+        total += sum[i];
+    return total;
+}
+
+/* x · 0 is 0 for what is finite and NaN for what is not. */
+static bool backward_is_finite(const struct attn_matrix *matrix)
+{
+    vf vectors = {0};
+    float rest = 0.0f;
+    for (size_t row = 0; row < matrix->rows; row++) {
+        const float *const x = matrix->x + (ptrdiff_t)row * matrix->row_stride;
+        size_t n = 0;
+        if (matrix->element_stride == 1)
+            for (; n + VF_LANES <= matrix->size; n += VF_LANES)
+                vectors += vf_load(x + n) * vf_set1(0.0f);
+        for (; n < matrix->size; n++)
+            rest += x[(ptrdiff_t)n * matrix->element_stride] * 0.0f;
+    }
+    return !vi_any(vectors != 0.0f) && rest == 0.0f;
+}
+
+static const struct attn_backward_kernels backward_kernels = {
+    .differentiate = backward_differentiate,
+    .query = backward_query,
+    .gather = backward_gather,
+    .load = load_transposed,
+    .store = store_transposed,
+    .dot = backward_dot,
+    .is_finite = backward_is_finite,
+};
+
+#endif

@@ -1,0 +1,88 @@
+/* What attention/backward asks of the kernels.  As in the forward pass a panel is a few
+ * queries, one to a SIMD lane, and a block is a run of keys; panels that share a block
+ * are a group, and lie side by side in its two matrices [key][lane].  For each block:
+ *
+ *     differentiate   weight = 2^(score − log2_sum),  gradient = weight · (g·v − g·o)
+ *     query           query_gradient[d][lane] += Σ_key  key[key][d] · gradient[key][lane]
+ *     gather          value's [key][d] += Σ_lane weight[key][lane]   · g[lane][d]
+ *                     key's   [key][d] += Σ_lane gradient[key][lane] · query[lane][d]
+ *
+ * where g is the gradient of the output o.  Every sum over keys or lanes is taken within
+ * the block first and then added, which keeps its error small. */
+#ifndef ATTN_KERNEL_BACKWARD_TABLE_H
+#define ATTN_KERNEL_BACKWARD_TABLE_H
+
+#include "kernel/table.h"
+
+/* Lanes beyond the panel's queries hold zeros, and what comes of them is nonsense that
+ * nobody looks at. */
+struct attn_backward_panel {
+    struct attn_panel forward;        /* of which the running state is not used */
+    size_t column;                    /* of lane 0 in the group's matrices */
+    float *output_gradient;           /* [Dv][width] */
+    float *query_gradient;            /* [D][width], without the scale */
+    float log2_sum[ATTN_PANEL_LANES]; /* log2 Σ 2^score; +∞ where the lane sees nothing */
+    float delta[ATTN_PANEL_LANES];    /* g·o */
+};
+
+struct attn_backward_block {
+    struct attn_block forward;
+    float *score;             /* [keys][width], of one panel: scratch */
+    float *slope;             /* [keys][width], scratch: the softcap's derivative */
+    float *weight, *gradient; /* [keys][row] */
+    size_t row;               /* floats from one key to the next: the group's lanes */
+    bool dropout;
+    int32_t dropout_threshold;
+    float dropout_factor;
+    bool careful; /* hidden keys may hold what is not finite: 0 times it is 0 */
+};
+
+/* out[key][d] += Σ_lane left[key][lane] · right[lane][d].  Key k takes part in lanes
+ * lane_begin[k] ≤ lane < lane_end[k]; neither ever falls. */
+struct attn_gather {
+    float *out;
+    ptrdiff_t out_stride;
+    const float *left;
+    size_t left_stride;
+    const float *right;
+    ptrdiff_t right_stride;
+    size_t keys, size; /* size: of the rows of out and right, a multiple of the lanes */
+    const int32_t *lane_begin, *lane_end;
+    bool careful; /* queries may hold what is not finite: 0 times it is 0 */
+};
+
+/* A matrix with any strides: element n of row i is x[i · row_stride + n ·
+ * element_stride]. */
+struct attn_matrix {
+    const float *x;
+    ptrdiff_t row_stride, element_stride;
+    size_t rows, size;
+};
+
+struct attn_backward_kernels {
+    void (*differentiate)(const struct attn_backward_panel *panel,
+                          const struct attn_backward_block *block);
+
+    /* Multiplies the gradients by the softcap's slope first, where there is one.  A NULL
+     * query_gradient is not wanted. */
+    void (*query)(const struct attn_backward_panel *panel,
+                  const struct attn_backward_block *block);
+
+    void (*gather)(const struct attn_gather *gather);
+
+    /* to[element][row] = from[row][element] · scale, and 0 for from->rows ≤ row < width
+     */
+    void (*load)(float *to, size_t width, const struct attn_matrix *from, float scale);
+
+    /* to[row · row_stride + element · element_stride] = from[element][row] · scale */
+    void (*store)(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
+                  const float *from, size_t width, size_t rows, size_t size, float scale);
+
+    /* Σ a[n] · b[n], where b[n] = 0 counts as 0 whatever a[n] is.  count is a multiple of
+     * the lanes. */
+    float (*dot)(const float *a, const float *b, size_t count);
+
+    bool (*is_finite)(const struct attn_matrix *matrix);
+};
+
+#endif

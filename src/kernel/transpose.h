@@ -1,0 +1,102 @@
+/* Rows into lanes and back: queries lie in memory one after the other, and kernels want
+ * one to a lane.  Squares of LANES x LANES floats are turned in registers by log2 LANES
+ * rounds of interleaving row i with row i + LANES/2; the rest goes float by float. */
+#ifndef ATTN_KERNEL_TRANSPOSE_H
+#define ATTN_KERNEL_TRANSPOSE_H
+
+#include "kernel/backward_table.h"
+#include "kernel/simd.h"
+
+#if VF_BYTES == 64
+#    define INTERLEAVE_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#    define INTERLEAVE_HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif VF_BYTES == 32
+#    define INTERLEAVE_LOW 0, 8, 1, 9, 2, 10, 3, 11
+#    define INTERLEAVE_HIGH 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#    define INTERLEAVE_LOW 0, 4, 1, 5
+#    define INTERLEAVE_HIGH 2, 6, 3, 7
+#endif
+
+INLINE void transpose_square(vf x[VF_BYTES / 4])
+{
+    vf y[VF_BYTES / 4];
+#pragma GCC unroll 4
+    for (size_t round = 1; round < VF_LANES; round *= 2) {
+#pragma GCC unroll 8
+        for (size_t i = 0; i < VF_LANES / 2; i++) {
+            y[2 * i] = __builtin_shufflevector(x[i], x[i + VF_LANES / 2], INTERLEAVE_LOW);
+            y[2 * i + 1] =
+                __builtin_shufflevector(x[i], x[i + VF_LANES / 2], INTERLEAVE_HIGH);
+        }
+#pragma GCC unroll 16
+        for (size_t i = 0; i < VF_LANES; i++)
+            x[i] = y[i];
+    }
+}
+
+/* Elements first ≤ n < size of some rows, float by float. */
+INLINE void load_plain(float *to, size_t width, const struct attn_matrix *from,
+                       size_t row, size_t rows, size_t first, float scale)
+{
+    for (size_t i = row; i < row + rows; i++) {
+        const float *const x = from->x + (ptrdiff_t)i * from->row_stride;
+#pragma GCC unroll 8
+        for (size_t n = first; n < from->size; n++)
+            to[n * width + i] = x[(ptrdiff_t)n * from->element_stride] * scale;
+    }
+}
+
+static void load_transposed(float *to, size_t width, const struct attn_matrix *from,
+                            float scale)
+{
+    for (size_t row = 0; row < width; row += VF_LANES) {
+        const size_t left = from->rows > row ? from->rows - row : 0;
+        const size_t rows = left < VF_LANES ? left : VF_LANES;
+        size_t n = 0;
+        for (; from->element_stride == 1 && n + VF_LANES <= from->size; n += VF_LANES) {
+            vf x[VF_BYTES / 4];
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                x[i] =
+                    i < rows
+                        ? vf_load(from->x + (ptrdiff_t)(row + i) * from->row_stride + n) *
+                              scale
+                        : vf_set1(0.0f);
+            transpose_square(x);
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                vf_store(to + (n + i) * width + row, x[i]);
+        }
+        for (size_t rest = n; rest < from->size; rest++)
+            vf_store(to + rest * width + row, vf_set1(0.0f));
+        load_plain(to, width, from, row, rows, n, scale);
+    }
+}
+
+static void store_transposed(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
+                             const float *from, size_t width, size_t rows, size_t size,
+                             float scale)
+{
+    for (size_t row = 0; row < rows; row += VF_LANES) {
+        const size_t count = rows - row < VF_LANES ? rows - row : VF_LANES;
+        size_t n = 0;
+        for (; element_stride == 1 && n + VF_LANES <= size; n += VF_LANES) {
+            vf x[VF_BYTES / 4];
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                x[i] = vf_load(from + (n + i) * width + row) * scale;
+            transpose_square(x);
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                if (i < count)
+                    vf_store(to + (ptrdiff_t)(row + i) * row_stride + n, x[i]);
+        }
+        for (size_t i = row; i < row + count; i++)
+            for (size_t rest = n; rest < size; rest++)
+                to[(ptrdiff_t)i * row_stride + (ptrdiff_t)rest * element_stride] =
+                    from[rest * width + i] * scale;
+    }
+}
+
+#endif
