@@ -148,7 +148,7 @@ static void weigh_keys(struct attn_reference_row *row, double sink)
         return;
     row->sink_weight /= sum;
     for (int64_t j = 0; j < row->keys; j++)
-        if (row->visible[j])
+        if (row->score[j] != -HUGE_VAL) /* whose weight is 0 even in a row of NaN */
             row->weight[j] /= sum;
 }
 
@@ -244,7 +244,7 @@ static void add_class_masses(float *mass, const attn_statistics *wanted,
         sums[wanted->key_class[b * wanted->key_class_stride + row->first_key + j]] +=
             row->weight[j];
     for (int64_t c = 0; c < wanted->classes; c++)
-        mass[c] = (float)sums[c];
+        mass[c] = isnan(row->lse) ? NAN : (float)sums[c];
 }
 
 /* `index` is where the row stands in [B][H][Lq]. */

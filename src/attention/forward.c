@@ -1,0 +1,388 @@
+/* The forward pass.  The unit of work is a group: up to four panels of queries of one
+ * head of one sequence, which walk together over the blocks of keys that they see, so
+ * that a block is shared while it is in cache.  Workers take units from one counter.
+ *
+ * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
+ * bits do not depend on the rows it shares a panel with, nor on who computes it. */
+#include "attention/forward.h"
+#include "kernel/dropout.h"
+#include <math.h>
+
+/* Scratch of one worker; what the panels point to, scores and `added` follow it in
+ * memory. */
+struct group {
+    struct attn_panel panels[ATTN_GROUP_PANELS];
+    struct attn_places places[ATTN_GROUP_PANELS];
+    struct attn_block block;
+    struct attn_walk walk;
+    size_t count;
+    float *scores;
+};
+
+/* ---- One group ------------------------------------------------------------------------
+ */
+
+static void fill(float *x, size_t count, float value)
+{
+    for (size_t i = 0; i < count; i++)
+        x[i] = value;
+}
+
+static void begin_statistics(struct attn_panel *panel, const struct attn_sweep *sweep,
+                             size_t width)
+{
+    if (sweep->entropy)
+        fill(panel->entropy_sum, width, 0.0f);
+    if (sweep->distance) {
+        fill(panel->distance_sum, width, 0.0f);
+        fill(panel->signed_sum, width, 0.0f);
+    }
+    if (sweep->largest)
+        fill(panel->largest_score, width, -INFINITY);
+    for (size_t i = 0; sweep->largest && i < width; i++)
+        panel->largest_key[i] = -1;
+    fill(panel->class_sum, sweep->classes * width, 0.0f);
+    if (sweep->top > 0) {
+        fill(panel->top_least, width, -INFINITY);
+        fill(panel->top_score, width * sweep->top, -INFINITY);
+    }
+    for (size_t i = 0; i < width * sweep->top; i++)
+        panel->top_key[i] = -1;
+}
+
+static void begin_dropout(struct attn_panel *panel, const struct attn_walk *walk)
+{
+    const size_t width = panel->vectors * walk->kernels->lanes;
+    for (size_t lane = 0; lane < width; lane++) {
+        const struct attn_dropout_row row =
+            attn_dropout_row(walk->problem->options->dropout_seed, walk->sequence.index,
+                             walk->head.h, panel->first_query + (int64_t)lane);
+        panel->draw_low[lane] = (int32_t)row.low;
+        panel->draw_high[lane] = (int32_t)row.high;
+    }
+}
+
+static void begin_panel(struct group *group, const struct attn_forward *forward,
+                        int64_t first_query, int64_t queries)
+{
+    struct attn_panel *const panel = &group->panels[group->count];
+    attn_panel_load(panel, &group->walk, first_query, queries);
+    const size_t width = panel->vectors * forward->kernels->lanes;
+    fill(panel->output, panel->Dv * width, 0.0f);
+    fill(panel->reference, width, -INFINITY);
+    fill(panel->sum, width, 0.0f);
+    if (forward->sweep.dropout)
+        begin_dropout(panel, &group->walk);
+    if (forward->statistics) {
+        begin_statistics(panel, &forward->sweep, width);
+        attn_places_clear(&group->places[group->count]);
+    }
+    group->count++;
+}
+
+/* Shows the panel keys [first, end), less those that none of its queries sees. */
+static void attend(struct group *group, size_t p, const struct attn_forward *forward,
+                   const struct attn_sweep *sweep, int64_t first, int64_t end)
+{
+    const struct attn_kernels *const kernels = forward->kernels;
+    struct attn_panel *const panel = &group->panels[p];
+    if (!attn_block_show(&group->block, panel, &group->walk, first, end))
+        return;
+    kernels->score(group->scores, panel, &group->block);
+    if (forward->statistics)
+        attn_places_note(&group->places[p], panel, &group->block, group->scores,
+                         panel->vectors * kernels->lanes,
+                         &forward->problem->tensors->statistics);
+    kernels->softmax(panel, group->scores, &group->block, sweep);
+    kernels->value(panel, group->scores, &group->block);
+}
+
+/* Σ 2^score is 2^reference · sum, and the sink adds 2^sink. */
+static struct attn_row_end end_of_row(float reference, float sum, double sink)
+{
+    if (sink == -HUGE_VAL)
+        return (struct attn_row_end){
+            .log2_sum = (double)reference + log2((double)sum),
+            .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
+        };
+    const double larger = (double)reference > sink ? (double)reference : sink;
+    const double share = exp2((double)reference - larger);
+    const double total = (double)sum * share + exp2(sink - larger);
+    return (struct attn_row_end){
+        .log2_sum = larger + log2(total),
+        .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
+    };
+}
+
+static void finish_panel(const struct group *group, size_t p,
+                         const struct attn_forward *forward)
+{
+    const struct attn_panel *const panel = &group->panels[p];
+    const attn_tensors *const tensors = forward->problem->tensors;
+    const int64_t *const stride = tensors->output.stride;
+    const struct attn_head *const head = &group->walk.head;
+    const size_t width = panel->vectors * forward->kernels->lanes;
+    const double sink = (double)head->sink * ATTN_LOG2_E;
+    float inverse[ATTN_PANEL_LANES];
+
+    for (int64_t i = 0; i < panel->queries; i++) {
+        const int64_t row = head->row + panel->first_query + i;
+        const struct attn_row_end end =
+            end_of_row(panel->reference[i], panel->sum[i], sink);
+        inverse[i] = end.inverse;
+        if (tensors->lse)
+            tensors->lse[row] = (float)(end.log2_sum * ATTN_LN_2);
+        if (forward->statistics)
+            attn_statistics_store(&tensors->statistics, row, panel, &group->places[p],
+                                  (size_t)i, width, end);
+        if (forward->references) {
+            forward->references[row] = panel->reference[i];
+            forward->inverses[row] = end.inverse;
+        }
+    }
+    attn_lanes_to_rows(head->output + panel->first_query * stride[2], stride[2],
+                       stride[3], panel->output, (int64_t)width, inverse, panel->queries,
+                       (int64_t)panel->Dv);
+}
+
+static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
+{
+    for (int64_t i = first; i < end; i++) {
+        const struct attn_key_range seen =
+            attn_visible_keys(walk->problem, &walk->sequence, i);
+        walk->visible_keys[i] = seen.end - seen.first;
+    }
+}
+
+static void attend_group(struct group *group, const struct attn_forward *forward,
+                         int64_t first_query, int64_t end_query)
+{
+    struct attn_sweep sweep = forward->sweep;
+    if (sweep.classes > 0) {
+        const attn_statistics *const wanted = &forward->problem->tensors->statistics;
+        const struct attn_sequence *const sequence = &group->walk.sequence;
+        sweep.key_class = wanted->key_class + sequence->b * wanted->key_class_stride +
+                          sequence->first_key;
+    }
+    if (group->walk.visible_keys)
+        count_visible_keys(&group->walk, first_query, end_query);
+
+    group->count = 0;
+    for (int64_t next = first_query; next < end_query;) {
+        const int64_t queries = attn_next_panel(forward->kernels, end_query - next);
+        begin_panel(group, forward, next, queries);
+        next += queries;
+    }
+
+    const int64_t first_key = attn_panel_keys(&group->panels[0], &group->walk).first;
+    const int64_t end_key =
+        attn_panel_keys(&group->panels[group->count - 1], &group->walk).end;
+    for (int64_t key = first_key - first_key % ATTN_BLOCK_KEYS; key < end_key;
+         key += ATTN_BLOCK_KEYS)
+        for (size_t p = 0; p < group->count; p++)
+            attend(group, p, forward, &sweep, key, key + ATTN_BLOCK_KEYS);
+
+    for (size_t p = 0; p < group->count; p++)
+        finish_panel(group, p, forward);
+}
+
+/* Queries beyond the sequence's length. */
+static void store_padding(const struct attn_walk *walk)
+{
+    const struct attn_problem *const problem = walk->problem;
+    const attn_tensors *const tensors = problem->tensors;
+    const int64_t *const stride = tensors->output.stride;
+    for (int64_t i = walk->sequence.Lq; i < problem->shape->Lq; i++) {
+        for (int64_t d = 0; d < problem->shape->Dv; d++)
+            walk->head.output[i * stride[2] + d * stride[3]] = 0.0f;
+        if (tensors->lse)
+            tensors->lse[walk->head.row + i] = -INFINITY;
+        attn_statistics_store_nothing(&tensors->statistics, walk->head.row + i);
+    }
+}
+
+/* ---- All of them ----------------------------------------------------------------------
+ */
+
+/* The worker's scratch, laid out as attn_forward_layout counted it. */
+static struct group *place_group(const struct attn_forward *forward, size_t worker)
+{
+    const struct attn_problem *const problem = forward->problem;
+    const size_t width = (size_t)attn_panel_queries(forward->kernels);
+    const size_t D = (size_t)problem->shape->D, Dv = (size_t)problem->shape->Dv;
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    char *const memory = (char *)forward->scratch + worker * forward->worker_bytes;
+    struct group *const group = (struct group *)memory;
+    int64_t *keys = (int64_t *)(memory + attn_round_up(sizeof *group));
+    float *next = (float *)(keys + ATTN_GROUP_PANELS * width * top);
+    for (size_t p = 0; p < ATTN_GROUP_PANELS; p++) {
+        struct attn_panel *const panel = &group->panels[p];
+        panel->D = D;
+        panel->Dv = Dv;
+        panel->query = next;
+        panel->output = panel->query + D * width;
+        panel->class_sum = panel->output + Dv * width;
+        panel->top_score = panel->class_sum + classes * width;
+        next = panel->top_score + top * width;
+        panel->top_key = keys + p * width * top;
+    }
+    group->scores = next;
+    const bool adds = attn_added_floats(problem, forward->kernels) > 0;
+    group->walk = (struct attn_walk){
+        .problem = problem,
+        .kernels = forward->kernels,
+        .added = adds ? group->scores + ATTN_BLOCK_KEYS * width : NULL,
+    };
+    return group;
+}
+
+static size_t worker_bytes(const struct attn_forward *forward)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    const size_t width = (size_t)attn_panel_queries(forward->kernels);
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    const size_t per_lane = (size_t)shape->D + (size_t)shape->Dv + classes + top;
+    const size_t keys = ATTN_GROUP_PANELS * width * top;
+    const size_t floats = (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
+                          attn_added_floats(forward->problem, forward->kernels);
+    return attn_round_up(sizeof(struct group)) +
+           attn_round_up(keys * sizeof(int64_t) + floats * sizeof(float));
+}
+
+static int64_t groups_of(const struct attn_forward *forward, int64_t Lq)
+{
+    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
+    return Lq > 0 ? (Lq + size - 1) / size : 1; /* one for the padding */
+}
+
+static void work_on_unit(struct group *group, const struct attn_forward *forward,
+                         int64_t h, int64_t index)
+{
+    struct attn_walk *const walk = &group->walk;
+    const struct attn_problem *const problem = forward->problem;
+    int64_t *const visible_keys = problem->tensors->statistics.visible_keys;
+    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
+    const int64_t first = index * size;
+    const int64_t end = attn_least(first + size, walk->sequence.Lq);
+    walk->head = attn_problem_head(problem, &walk->sequence, h);
+    walk->visible_keys = visible_keys ? visible_keys + walk->head.row : NULL;
+    if (first < end)
+        attend_group(group, forward, first, end);
+    if (index == 0 && !problem->packed)
+        store_padding(walk);
+}
+
+/* Takes units until there are none.  Units go sequence by sequence, head by head, and in
+ * a head the last group first: with causal it has the most keys. */
+static void work(void *argument, size_t worker)
+{
+    struct attn_forward *const forward = argument;
+    const int64_t H = forward->problem->shape->H;
+    struct group *const group = place_group(forward, worker);
+    int64_t sequence = -1, first_unit = 0, end_unit = 0, groups = 0;
+    for (;;) {
+        const int64_t unit = atomic_fetch_add(&forward->next, 1);
+        if (unit >= forward->units)
+            return;
+        while (unit >= end_unit) {
+            group->walk.sequence = attn_problem_sequence(forward->problem, ++sequence);
+            groups = groups_of(forward, group->walk.sequence.Lq);
+            first_unit = end_unit;
+            end_unit = first_unit + groups * H;
+        }
+        const int64_t nth = unit - first_unit;
+        work_on_unit(group, forward, nth / groups, groups - 1 - nth % groups);
+    }
+}
+
+/* Multiply-adds of all pairs, hidden or not. */
+static double work_bound(const struct attn_problem *problem)
+{
+    double pairs = 0.0;
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        pairs += (double)sequence.Lq * (double)sequence.Lk;
+    }
+    return pairs * (double)(problem->shape->H * (problem->shape->D + problem->shape->Dv));
+}
+
+static size_t rows_of(const struct attn_problem *problem)
+{
+    const attn_shape *const shape = problem->shape;
+    return (size_t)(shape->B * shape->H * shape->Lq);
+}
+
+/* Below this many multiply-adds a worker is not worth waking: about 20 µs. */
+#define WORKER_MINIMUM 1e6
+
+attn_status attn_forward_layout(struct attn_forward *forward, attn_context *context,
+                                const struct attn_problem *problem)
+{
+    const attn_statistics *const wanted = &problem->tensors->statistics;
+    const attn_options *const options = problem->options;
+    *forward = (struct attn_forward){
+        .problem = problem,
+        .kernels = context->kernels,
+        .statistics = attn_statistics_any(wanted),
+        .sweep = attn_statistics_sweep(wanted),
+    };
+    forward->sweep.dropout = options->dropout > 0.0;
+    forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
+    forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
+    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++)
+        forward->units +=
+            problem->shape->H * groups_of(forward, attn_problem_sequence(problem, s).Lq);
+
+    const double useful = 1.0 + work_bound(problem) / WORKER_MINIMUM;
+    forward->workers = context->threads;
+    if ((double)forward->workers > useful)
+        forward->workers = (size_t)useful;
+    if ((int64_t)forward->workers > forward->units)
+        forward->workers = (size_t)forward->units;
+    forward->worker_bytes = worker_bytes(forward);
+    size_t row_bytes = 0;
+    if (wanted->received) {
+        const size_t second = attn_receiver_bytes(problem, context->kernels);
+        if (second > forward->worker_bytes)
+            forward->worker_bytes = second;
+        row_bytes = attn_round_up(rows_of(problem) * 2 * sizeof(float));
+    }
+    if (__builtin_mul_overflow(forward->worker_bytes, forward->workers,
+                               &forward->scratch_bytes) ||
+        __builtin_add_overflow(forward->scratch_bytes, row_bytes,
+                               &forward->scratch_bytes))
+        return attn_context_fail(context, ATTN_ENOMEM,
+                                 "attn_forward: scratch for %zu workers exceeds memory",
+                                 forward->workers);
+    return ATTN_OK;
+}
+
+void attn_options_init(attn_options *options, const attn_shape *shape)
+{
+    *options = (attn_options){
+        .scale = (float)(1.0 / sqrt((double)shape->D)),
+        .window_left = -1,
+        .window_right = -1,
+    };
+}
+
+attn_status attn_forward(attn_context *context, const attn_shape *shape,
+                         const attn_tensors *tensors, const attn_options *options)
+{
+    struct attn_problem problem;
+    struct attn_forward forward;
+    ATTN_TRY(attn_problem_init(&problem, context, "attn_forward", shape, tensors, options,
+                               ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
+    ATTN_TRY(attn_check_statistics(context, "attn_forward", &problem));
+    ATTN_TRY(attn_forward_layout(&forward, context, &problem));
+    ATTN_TRY(attn_context_reserve(context, forward.scratch_bytes, &forward.scratch));
+    if (tensors->statistics.received) {
+        forward.references =
+            (float *)((char *)forward.scratch + forward.workers * forward.worker_bytes);
+        forward.inverses = forward.references + rows_of(&problem);
+    }
+    attn_context_run(context, forward.workers, work, &forward);
+    if (tensors->statistics.received)
+        attn_receive(&forward, context);
+    return ATTN_OK;
+}

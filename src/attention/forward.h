@@ -1,0 +1,43 @@
+/* How attn_forward is laid out: shared with its plan and with its second pass. */
+#ifndef ATTN_ATTENTION_FORWARD_H
+#define ATTN_ATTENTION_FORWARD_H
+
+#include "attention/statistics.h"
+#include <stdatomic.h>
+
+enum { ATTN_GROUP_PANELS = 4 }; /* 8 measured the same, 1 and 2 are 1-3 % slower */
+
+struct attn_forward {
+    const struct attn_problem *problem;
+    const struct attn_kernels *kernels;
+    bool statistics; /* any that the panels keep */
+    struct attn_sweep sweep;
+
+    int64_t units, receive_units;
+    size_t workers, worker_bytes, scratch_bytes;
+    void *scratch; /* of the workers, one after the other; then, if received is
+                    * wanted, of the rows: */
+    float *references,
+        *inverses;        /* [B][H][Lq]: weight = 2^(score − reference) · inverse */
+    _Atomic int64_t next; /* unit */
+};
+
+static inline size_t attn_round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* Everything but the memory. */
+ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
+                                             attn_context *context,
+                                             const struct attn_problem *problem);
+
+/* What a worker of the second pass takes of the scratch. */
+size_t attn_receiver_bytes(const struct attn_problem *problem,
+                           const struct attn_kernels *kernels);
+
+/* The second pass: the mass that each key received, from the references and inverses that
+ * the first pass left. */
+void attn_receive(struct attn_forward *forward, const attn_context *context);
+
+#endif

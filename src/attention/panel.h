@@ -1,0 +1,64 @@
+/* The step between a problem and the kernels: a panel takes queries of one head of one
+ * sequence, and a block shows it a run of keys, with all that hides or bends their
+ * scores. */
+#ifndef ATTN_ATTENTION_PANEL_H
+#define ATTN_ATTENTION_PANEL_H
+
+#include "attention/problem.h"
+#include "kernel/table.h"
+
+#define ATTN_LOG2_E 1.44269504088896340736
+#define ATTN_LN_2 0.693147180559945309417
+
+/* One head of one sequence, over which panels walk. */
+struct attn_walk {
+    const struct attn_problem *problem;
+    const struct attn_kernels *kernels;
+    struct attn_sequence sequence;
+    struct attn_head head;
+    float *added;          /* scratch of attn_added_floats, or NULL where that is 0 */
+    int64_t *visible_keys; /* NULL, or [Lq of the tensors] from query 0 of the head on:
+                            * keys that blocks showed are added */
+};
+
+static inline int64_t attn_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Most queries that a panel takes. */
+int64_t attn_panel_queries(const struct attn_kernels *kernels);
+
+/* How many of the queries left the next panel takes. */
+int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left);
+
+/* Takes queries of the walk: sets vectors, position and query, whose D and memory stand
+ * already.  Queries are scaled to powers of two. */
+void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
+                     int64_t first_query, int64_t queries);
+
+/* to[element][lane], of width lanes: row i goes to lane i, times factor; the lanes beyond
+ * the last row become 0. */
+void attn_rows_to_lanes(float *to, int64_t width, const float *from, int64_t row_stride,
+                        int64_t element_stride, int64_t rows, int64_t elements,
+                        float factor);
+
+/* The way back: row i is lane i, times its factor. */
+void attn_lanes_to_rows(float *to, int64_t row_stride, int64_t element_stride,
+                        const float *from, int64_t width, const float *factor,
+                        int64_t rows, int64_t elements);
+
+/* The keys that any query of the panel sees by its position. */
+struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
+                                      const struct attn_walk *walk);
+
+/* Floats of attn_walk.added: 0 if neither keep nor bias is given. */
+size_t attn_added_floats(const struct attn_problem *problem,
+                         const struct attn_kernels *kernels);
+
+/* Describes keys [first, end), at most ATTN_BLOCK_KEYS, as the panel sees them, less
+ * those at the ends that none of its queries sees.  False when that leaves nothing. */
+bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
+                     const struct attn_walk *walk, int64_t first, int64_t end);
+
+#endif

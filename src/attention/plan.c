@@ -1,0 +1,22 @@
+/* What attn_forward would do. */
+#include "attention/forward.h"
+
+attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
+                              const attn_tensors *tensors, const attn_options *options,
+                              attn_plan *plan)
+{
+    struct attn_problem problem;
+    struct attn_forward forward;
+    ATTN_TRY(attn_problem_init(&problem, context, "attn_plan_forward", shape, tensors,
+                               options, ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
+    ATTN_TRY(attn_check_statistics(context, "attn_plan_forward", &problem));
+    ATTN_TRY(attn_forward_layout(&forward, context, &problem));
+    *plan = (attn_plan){
+        .path = problem.empty                  ? "nothing"
+                : tensors->statistics.received ? context->kernels->two_passes
+                                               : context->kernels->one_pass,
+        .scratch_bytes = forward.scratch_bytes,
+        .visible_pairs = attn_problem_visible_pairs(&problem),
+    };
+    return ATTN_OK;
+}

@@ -1,0 +1,190 @@
+/* Statistics of a row: weights are 2^(score − log2_sum), and the sums that the panel kept
+ * are relative to its reference, so a share is sum · inverse.
+ *
+ *     entropy = −Σ w ln w = ln 2 · Σ w (log2_sum − score)
+ *
+ * which, taken relative to the reference, cancels nothing: see store_entropy. */
+#include "attention/statistics.h"
+#include <math.h>
+
+static attn_status check_classes(attn_context *context, const char *function,
+                                 const struct attn_problem *problem)
+{
+    const attn_statistics *const wanted = &problem->tensors->statistics;
+    if (!wanted->class_mass)
+        return ATTN_OK;
+    if (wanted->classes < 1 || wanted->classes > 64)
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: statistics.classes is %lld, expected 1 to 64",
+                                 function, (long long)wanted->classes);
+    if (!wanted->key_class && problem->shape->Lk > 0)
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: statistics.key_class is NULL, expected a class for "
+                                 "each key",
+                                 function);
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        const int64_t begin = sequence.b * wanted->key_class_stride + sequence.first_key;
+        for (int64_t j = begin; j < begin + sequence.Lk; j++)
+            if (wanted->key_class[j] >= wanted->classes)
+                return attn_context_fail(context, ATTN_EINVAL,
+                                         "%s: statistics.key_class[%lld] is %d, expected "
+                                         "less than classes, %lld",
+                                         function, (long long)j, wanted->key_class[j],
+                                         (long long)wanted->classes);
+    }
+    return ATTN_OK;
+}
+
+attn_status attn_check_statistics(attn_context *context, const char *function,
+                                  const struct attn_problem *problem)
+{
+    const attn_statistics *const wanted = &problem->tensors->statistics;
+    if ((wanted->top_weight || wanted->top_key) && (wanted->top < 1 || wanted->top > 64))
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: statistics.top is %lld, expected 1 to 64", function,
+                                 (long long)wanted->top);
+    return check_classes(context, function, problem);
+}
+
+struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted)
+{
+    const bool top = wanted->top_weight || wanted->top_key;
+    return (struct attn_sweep){
+        .entropy = wanted->entropy,
+        .distance = wanted->distance || wanted->signed_distance,
+        .largest = wanted->largest_weight || wanted->largest_key,
+        .classes = wanted->class_mass ? (size_t)wanted->classes : 0,
+        .top = top ? (size_t)wanted->top : 0,
+    };
+}
+
+bool attn_statistics_any(const attn_statistics *wanted)
+{
+    const struct attn_sweep sweep = attn_statistics_sweep(wanted);
+    return sweep.entropy || sweep.distance || sweep.largest || sweep.classes > 0 ||
+           sweep.top > 0 || wanted->first_key_mass || wanted->own_mass ||
+           wanted->previous_mass || wanted->next_mass;
+}
+
+void attn_places_clear(struct attn_places *places)
+{
+    for (size_t lane = 0; lane < ATTN_PANEL_LANES; lane++) {
+        places->first[lane] = -INFINITY;
+        for (size_t n = 0; n < 3; n++)
+            places->near_by[n][lane] = -INFINITY;
+    }
+}
+
+void attn_places_note(struct attn_places *places, const struct attn_panel *panel,
+                      const struct attn_block *block, const float *scores, size_t width,
+                      const attn_statistics *wanted)
+{
+    const float *const near_by[] = {wanted->previous_mass, wanted->own_mass,
+                                    wanted->next_mass};
+    const int64_t keys = (int64_t)block->keys;
+    if (wanted->first_key_mass && block->first_key == 0)
+        for (size_t lane = 0; lane < width; lane++)
+            places->first[lane] = scores[lane];
+    for (int64_t n = 0; n < 3; n++) {
+        /* Lane 0 has this key of the block at the place, lane i the i-th after it. */
+        const int64_t key = panel->position + n - 1 - block->first_key;
+        if (!near_by[n] || key >= keys || key + panel->queries <= 0)
+            continue;
+        for (int64_t lane = key < 0 ? -key : 0;
+             lane < panel->queries && key + lane < keys; lane++)
+            places->near_by[n][lane] = scores[(key + lane) * (int64_t)width + lane];
+    }
+}
+
+/* Σ w (log2_sum − score) = Σ w · (log2_sum − reference) − Σ w (score − reference). */
+static float entropy_of(const struct attn_panel *panel, size_t lane,
+                        struct attn_row_end end)
+{
+    const double above = end.log2_sum - (double)panel->reference[lane];
+    const double entropy =
+        ATTN_LN_2 * (double)end.inverse *
+        ((double)panel->sum[lane] * above - (double)panel->entropy_sum[lane]);
+    return entropy < 0.0 ? 0.0f : (float)entropy;
+}
+
+static void store(float *to, int64_t index, float x)
+{
+    if (to)
+        to[index] = x;
+}
+
+/* The weight of one score, which may be −∞.  Closer than 2^(score − log2_sum), whose
+ * operands may be large. */
+static float weight_of(const struct attn_panel *panel, size_t lane, float score,
+                       struct attn_row_end end)
+{
+    return exp2f(score - panel->reference[lane]) * end.inverse;
+}
+
+static void store_top(const attn_statistics *to, int64_t row,
+                      const struct attn_panel *panel, size_t lane,
+                      struct attn_row_end end)
+{
+    const size_t top = (size_t)to->top;
+    for (size_t n = 0; n < top; n++) {
+        const int64_t index = row * to->top + (int64_t)n;
+        store(to->top_weight, index,
+              weight_of(panel, lane, panel->top_score[lane * top + n], end));
+        if (to->top_key)
+            to->top_key[index] = panel->top_key[lane * top + n];
+    }
+}
+
+static void store_zeros(const attn_statistics *to, int64_t row)
+{
+    float *const floats[] = {to->entropy,         to->largest_weight, to->distance,
+                             to->signed_distance, to->first_key_mass, to->own_mass,
+                             to->previous_mass,   to->next_mass};
+    for (size_t n = 0; n < sizeof floats / sizeof *floats; n++)
+        store(floats[n], row, 0.0f);
+    if (to->largest_key)
+        to->largest_key[row] = -1;
+    for (int64_t c = 0; to->class_mass && c < to->classes; c++)
+        to->class_mass[row * to->classes + c] = 0.0f;
+    for (int64_t n = 0; n < to->top; n++) {
+        store(to->top_weight, row * to->top + n, 0.0f);
+        if (to->top_key)
+            to->top_key[row * to->top + n] = -1;
+    }
+}
+
+void attn_statistics_store(const attn_statistics *to, int64_t row,
+                           const struct attn_panel *panel,
+                           const struct attn_places *places, size_t lane, size_t width,
+                           struct attn_row_end end)
+{
+    if (panel->sum[lane] == 0.0f) { /* visible_keys is another's business */
+        store_zeros(to, row);
+        return;
+    }
+    store(to->largest_weight, row,
+          weight_of(panel, lane, panel->largest_score[lane], end));
+    store(to->first_key_mass, row, weight_of(panel, lane, places->first[lane], end));
+    float *const near_by[] = {to->previous_mass, to->own_mass, to->next_mass};
+    for (size_t n = 0; n < 3; n++)
+        store(near_by[n], row, weight_of(panel, lane, places->near_by[n][lane], end));
+    store(to->distance, row, panel->distance_sum[lane] * end.inverse);
+    store(to->signed_distance, row, panel->signed_sum[lane] * end.inverse);
+    if (to->entropy)
+        to->entropy[row] = entropy_of(panel, lane, end);
+    if (to->largest_key)
+        to->largest_key[row] = panel->largest_key[lane];
+    for (int64_t c = 0; to->class_mass && c < to->classes; c++)
+        to->class_mass[row * to->classes + c] =
+            panel->class_sum[(size_t)c * width + lane] * end.inverse;
+    if (to->top_weight || to->top_key)
+        store_top(to, row, panel, lane, end);
+}
+
+void attn_statistics_store_nothing(const attn_statistics *to, int64_t row)
+{
+    store_zeros(to, row);
+    if (to->visible_keys)
+        to->visible_keys[row] = 0;
+}

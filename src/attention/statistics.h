@@ -1,0 +1,48 @@
+/* The statistics of attn_forward, from the sums that a panel keeps. */
+#ifndef ATTN_ATTENTION_STATISTICS_H
+#define ATTN_ATTENTION_STATISTICS_H
+
+#include "attention/panel.h"
+
+/* Pointers, classes and top; the problem was checked before. */
+ATTN_CHECKED attn_status attn_check_statistics(attn_context *context,
+                                               const char *function,
+                                               const struct attn_problem *problem);
+
+/* Whether panels have anything to keep or to store: all but visible_keys and received. */
+bool attn_statistics_any(const attn_statistics *wanted);
+
+/* What softmax must keep for them; key_class is set for each sequence. */
+struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted);
+
+/* Scores at places that some statistics ask for, one a lane, −∞ where not visible. */
+struct attn_places {
+    float first[ATTN_PANEL_LANES];      /* of key 0 */
+    float near_by[3][ATTN_PANEL_LANES]; /* of the key before the own position, there,
+                                           after */
+};
+
+void attn_places_clear(struct attn_places *places);
+
+/* Remembers what the block's scores, not yet weights, have at these places. */
+void attn_places_note(struct attn_places *places, const struct attn_panel *panel,
+                      const struct attn_block *block, const float *scores, size_t width,
+                      const attn_statistics *wanted);
+
+/* How the sum of one row ended: weight = 2^(score − log2_sum) = 2^(score − reference) ·
+ * inverse. */
+struct attn_row_end {
+    double log2_sum; /* with the sink; −∞ if there is neither key nor sink */
+    float inverse;   /* 0 for an empty row */
+};
+
+/* row is where the query stands in [B][H][Lq]. */
+void attn_statistics_store(const attn_statistics *to, int64_t row,
+                           const struct attn_panel *panel,
+                           const struct attn_places *places, size_t lane, size_t width,
+                           struct attn_row_end end);
+
+/* Of a query that is padding. */
+void attn_statistics_store_nothing(const attn_statistics *to, int64_t row);
+
+#endif

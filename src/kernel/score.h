@@ -1,0 +1,123 @@
+/* The scores of one panel over one block of keys:
+ *
+ *     score = softcap(key · query) + bias − slope·|position − key|,  −∞ where hidden
+ *
+ * in powers of two.  The rules after the product are sweeps over scores that lie in
+ * cache, each taken only where asked for. */
+#ifndef ATTN_KERNEL_SCORE_H
+#define ATTN_KERNEL_SCORE_H
+
+#include "kernel/exp2.h"
+#include "kernel/product.h"
+
+/* tanh x, to 2 ulp: near 0 an odd polynomial (Cephes, Moshier), where 1 − 2/(e^2x + 1)
+ * would cancel. */
+INLINE vf vf_tanh(vf x)
+{
+    const vf size = vf_abs(x), square = x * x;
+    vf p = vf_set1(-5.70498872745e-3f);
+    p = vf_fma(p, square, vf_set1(2.06390887954e-2f));
+    p = vf_fma(p, square, vf_set1(-5.37397155531e-2f));
+    p = vf_fma(p, square, vf_set1(1.33314422036e-1f));
+    p = vf_fma(p, square, vf_set1(-3.33332819422e-1f));
+    const vf near = vf_fma(p * square, x, x);
+
+    /* e^−2|x| cannot overflow. */
+    const vf exponent = size * -2.88539008178f;
+    const vf e = vf_exp2(vf_max(vf_set1(VF_EXP2_FLOOR), exponent));
+    const vf far = (1.0f - e) / (1.0f + e);
+    const vi sign = vf_bits(x) & vi_set1(INT32_MIN);
+    return vf_select(size < 0.625f, near, vf_from_bits(vf_bits(far) | sign));
+}
+
+static void cap_scores(float *scores, size_t floats, float softcap)
+{
+    const vf cap = vf_set1(softcap), inverse = vf_set1(1.0f / softcap);
+    for (size_t n = 0; n < floats; n += VF_LANES)
+        vf_store(scores + n, cap * vf_tanh(vf_load(scores + n) * inverse));
+}
+
+/* Position of each lane of vector v less the block's first key. */
+INLINE vf first_distance(const struct attn_panel *panel, const struct attn_block *block,
+                         size_t v)
+{
+    const int64_t lane = (int64_t)(v * VF_LANES);
+    return vf_iota() + (float)(panel->position + lane - block->first_key);
+}
+
+static void lean_scores(float *scores, const struct attn_panel *panel,
+                        const struct attn_block *block)
+{
+    const size_t width = panel->vectors * VF_LANES;
+    const vf slope = vf_set1(-block->alibi_slope);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        float *score = scores + v * VF_LANES;
+        vf distance = first_distance(panel, block, v);
+        for (size_t key = 0; key < block->keys; key++) {
+            vf_store(score, vf_fma(slope, vf_abs(distance), vf_load(score)));
+            distance -= 1.0f;
+            score += width;
+        }
+    }
+}
+
+/* What is added hides where it is −∞, even a score of NaN. */
+static void add_to_scores(float *scores, const float *added, size_t floats)
+{
+    for (size_t n = 0; n < floats; n += VF_LANES) {
+        const vf x = vf_load(added + n);
+        vf_store(scores + n, vf_select(x == -INFINITY, x, vf_load(scores + n) + x));
+    }
+}
+
+static void hide_unseen(float *scores, const struct attn_panel *panel,
+                        const struct attn_block *block, size_t begin, size_t end)
+{
+    const size_t width = panel->vectors * VF_LANES;
+    for (size_t key = begin; key < end; key++) {
+        for (size_t v = 0; v < panel->vectors; v++) {
+            float *const score = scores + key * width + v * VF_LANES;
+            vf_store(score, vf_select(seen_by_lanes(block, key, v), vf_load(score),
+                                      vf_set1(-INFINITY)));
+        }
+    }
+}
+
+/* Softcap and what comes after it; scores are plain products. */
+static void bend_scores(float *scores, const struct attn_panel *panel,
+                        const struct attn_block *block)
+{
+    const size_t floats = block->keys * panel->vectors * VF_LANES;
+    if (block->softcap > 0.0f)
+        cap_scores(scores, floats, block->softcap);
+    if (block->alibi_slope != 0.0f)
+        lean_scores(scores, panel, block);
+    if (block->added)
+        add_to_scores(scores, block->added, floats);
+    hide_unseen(scores, panel, block, 0, block->full_begin);
+    hide_unseen(scores, panel, block, block->full_end, block->keys);
+}
+
+static void multiply_scores(float *scores, const struct attn_panel *panel,
+                            const struct attn_block *block)
+{
+    const struct product p = {
+        .out = scores,
+        .left = block->key,
+        .row_stride = block->key_stride,
+        .step_stride = block->key_element_stride,
+        .right = panel->query,
+        .rows = block->keys,
+        .end = panel->D,
+    };
+    product(&p, panel->vectors, false, MASK_NONE);
+}
+
+static void score(float *scores, const struct attn_panel *panel,
+                  const struct attn_block *block)
+{
+    multiply_scores(scores, panel, block);
+    bend_scores(scores, panel, block);
+}
+
+#endif

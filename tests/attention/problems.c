@@ -1,0 +1,352 @@
+#include "problems.h"
+#include "attention/reference.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { GUARD = 64 };
+
+static uint64_t random_state;
+
+int64_t random_below(int64_t bound)
+{
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((random_state >> 33) % (uint64_t)bound);
+}
+
+float random_float(void)
+{
+    return (float)(random_below(2000001) - 1000000) * 2e-6f;
+}
+
+static void *allocate(size_t count, size_t size)
+{
+    void *const memory = calloc(count + 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* ---- Tensors --------------------------------------------------------------------------
+ */
+
+/* The axes in a random order in memory, with random gaps, one of them perhaps backwards.
+ */
+struct tensor tensor_create(int64_t e0, int64_t e1, int64_t e2, int64_t e3)
+{
+    struct tensor t = {.extent = {e0, e1, e2, e3}};
+    int order[4] = {3, 2, 1, 0};
+    if (random_below(2))
+        for (int i = 3; i > 0; i--) {
+            const int j = (int)random_below(i + 1), swapped = order[i];
+            order[i] = order[j];
+            order[j] = swapped;
+        }
+    int64_t floats = 1, offset = 0;
+    for (int i = 0; i < 4; i++) {
+        t.stride[order[i]] = floats + random_below(3);
+        floats = t.stride[order[i]] * (t.extent[order[i]] > 0 ? t.extent[order[i]] : 1);
+    }
+    const int backwards = (int)random_below(8);
+    if (backwards < 4 && t.extent[backwards] > 0) {
+        offset = (t.extent[backwards] - 1) * t.stride[backwards];
+        t.stride[backwards] = -t.stride[backwards];
+    }
+    t.floats = (size_t)floats + GUARD;
+    t.memory = allocate(t.floats, sizeof *t.memory);
+    for (size_t i = 0; i < t.floats; i++)
+        t.memory[i] = NAN;
+    t.data = t.memory + offset;
+    return t;
+}
+
+float *tensor_at(const struct tensor *t, int64_t b, int64_t h, int64_t l, int64_t d)
+{
+    return t->data + b * t->stride[0] + h * t->stride[1] + l * t->stride[2] +
+           d * t->stride[3];
+}
+
+attn_input tensor_input(const struct tensor *t)
+{
+    attn_input input = {.data = t->data};
+    memcpy(input.stride, t->stride, sizeof input.stride);
+    return input;
+}
+
+attn_output tensor_output(const struct tensor *t)
+{
+    attn_output output = {.data = t->data};
+    memcpy(output.stride, t->stride, sizeof output.stride);
+    return output;
+}
+
+static void tensor_randomise(struct tensor *t, float size)
+{
+    for (int64_t b = 0; b < t->extent[0]; b++)
+        for (int64_t h = 0; h < t->extent[1]; h++)
+            for (int64_t l = 0; l < t->extent[2]; l++)
+                for (int64_t d = 0; d < t->extent[3]; d++)
+                    *tensor_at(t, b, h, l, d) = size * random_float();
+}
+
+/* ---- Options --------------------------------------------------------------------------
+ */
+
+static void choose_positions(struct problem *p)
+{
+    attn_options *const o = &p->options;
+    o->causal = random_below(2);
+    if (random_below(3) == 0)
+        o->window_left = random_below(100);
+    if (random_below(3) == 0)
+        o->window_right = random_below(100);
+    o->alignment = (attn_alignment)random_below(3);
+    o->query_offset = random_below(200) - 100;
+    if (random_below(4) == 0)
+        o->scale = 0.1f * random_float();
+}
+
+static int compare(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Rising numbers from 0 to total. */
+static void choose_starts(int64_t *starts, int64_t sequences, int64_t total)
+{
+    for (int64_t s = 0; s <= sequences; s++)
+        starts[s] = random_below(total + 1);
+    starts[0] = 0;
+    starts[sequences] = total;
+    qsort(starts, (size_t)sequences + 1, sizeof *starts, compare);
+}
+
+static void choose_sequences(struct problem *p, unsigned rules)
+{
+    attn_shape *const s = &p->shape;
+    attn_options *const o = &p->options;
+    p->numbers = allocate(64, sizeof *p->numbers);
+    if ((rules & RULE_PACKED) && random_below(3) == 0) {
+        s->B = 1;
+        o->sequences = 1 + random_below(12);
+        choose_starts(p->numbers, o->sequences, s->Lq);
+        choose_starts(p->numbers + 32, o->sequences, s->Lk);
+        o->query_starts = p->numbers;
+        o->key_starts = p->numbers + 32;
+    } else if (rules & RULE_LENGTHS) {
+        for (int64_t b = 0; b < s->B; b++) {
+            p->numbers[b] = random_below(s->Lq + 1);
+            p->numbers[32 + b] = random_below(s->Lk + 1);
+        }
+        o->query_lengths = random_below(2) ? p->numbers : NULL;
+        o->key_lengths = random_below(2) ? p->numbers + 32 : NULL;
+    }
+}
+
+static void choose_keep(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    int64_t *const stride = p->options.keep.stride, bytes = 1;
+    const int64_t extent[4] = {s->B, s->H, s->Lq, s->Lk};
+    for (int axis = 3; axis >= 0; axis--) {
+        const bool broadcast = axis < 3 && random_below(2);
+        stride[axis] = broadcast ? 0 : bytes;
+        bytes *= broadcast ? 1 : extent[axis] > 0 ? extent[axis] : 1;
+    }
+    p->keep = allocate((size_t)bytes, 1);
+    for (int64_t n = 0; n < bytes; n++)
+        p->keep[n] = random_below(4) ? (uint8_t)(1 + random_below(255)) : 0;
+    p->options.keep.data = p->keep;
+}
+
+static void choose_bias(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    p->bias = tensor_create(random_below(2) ? 1 : s->B, random_below(2) ? 1 : s->H,
+                            random_below(3) ? s->Lq : 1, s->Lk);
+    tensor_randomise(&p->bias, 1.0f);
+    for (int64_t n = 0; n < p->bias.extent[2] * p->bias.extent[3] / 5; n++)
+        *tensor_at(&p->bias, 0, 0, random_below(p->bias.extent[2]),
+                   random_below(p->bias.extent[3])) = -INFINITY;
+    const int64_t extent[4] = {s->B, s->H, s->Lq, s->Lk};
+    for (int axis = 0; axis < 4; axis++)
+        if (p->bias.extent[axis] == 1 && extent[axis] != 1)
+            p->bias.stride[axis] = 0;
+    p->options.bias = tensor_input(&p->bias);
+}
+
+static void choose_options(struct problem *p, unsigned rules)
+{
+    attn_options *const o = &p->options;
+    choose_positions(p);
+    choose_sequences(p, rules);
+    if ((rules & RULE_KEEP) && random_below(3) == 0)
+        choose_keep(p);
+    if ((rules & RULE_BIAS) && random_below(3) == 0)
+        choose_bias(p);
+    p->head_floats = allocate(64, sizeof *p->head_floats);
+    for (int h = 0; h < 32; h++) {
+        p->head_floats[h] = 0.05f * random_float();
+        p->head_floats[32 + h] = random_below(5) ? 3.0f * random_float() : -INFINITY;
+    }
+    if ((rules & RULE_BENT) && random_below(3) == 0)
+        o->softcap = 1.0f + 10.0f * fabsf(random_float());
+    if ((rules & RULE_BENT) && random_below(3) == 0)
+        o->alibi_slopes = p->head_floats;
+    if ((rules & RULE_SINK) && random_below(3) == 0)
+        o->sinks = p->head_floats + 32;
+    if ((rules & RULE_DROPOUT) && random_below(3) == 0)
+        o->dropout = 0.25 * (double)(1 + random_below(3));
+    o->dropout_seed = (uint64_t)random_below(1000);
+}
+
+/* ---- Poison ---------------------------------------------------------------------------
+ */
+
+static void poison_key(struct problem *p, int64_t b, int64_t hk, int64_t key)
+{
+    *tensor_at(&p->key, b, hk, key, p->shape.D - 1) = key % 2 ? NAN : INFINITY;
+    *tensor_at(&p->value, b, hk, key, 0) = key % 2 ? -INFINITY : NAN;
+}
+
+/* A key that no query of its group of heads sees becomes NaN or infinite, and so does a
+ * query that is padding. */
+static void poison_hidden(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    const struct results none = {.output = {.data = NULL}};
+    const attn_tensors tensors = problem_tensors(p, &none);
+    struct attn_reference_row row;
+    assert_true(attn_reference_row_create(&row, s));
+    bool *const seen = allocate((size_t)(s->B * s->Hk * s->Lk), sizeof *seen);
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t i = 0; i < s->Lq; i++) {
+                const int64_t hk = h / (s->H / s->Hk);
+                attn_reference_attend(&row, s, &tensors, &p->options, b, h, i);
+                for (int64_t j = 0; j < row.keys; j++)
+                    if (row.visible[j])
+                        seen[(b * s->Hk + hk) * s->Lk + row.first_key + j] = true;
+                if (row.padding)
+                    *tensor_at(&p->query, b, h, i, 0) = NAN;
+            }
+    for (int64_t b = 0; b < s->B; b++)
+        for (int64_t hk = 0; hk < s->Hk; hk++)
+            for (int64_t j = 0; j < s->Lk; j++)
+                if (!seen[(b * s->Hk + hk) * s->Lk + j])
+                    poison_key(p, b, hk, j);
+    free(seen);
+    attn_reference_row_destroy(&row);
+}
+
+/* ---- Problems and results -------------------------------------------------------------
+ */
+
+struct problem problem_create(uint64_t seed, unsigned rules)
+{
+    random_state = seed * 2 + 1;
+    for (int i = 0; i < 4; i++)
+        random_below(2); /* neighbouring seeds begin alike */
+    struct problem p = {.shape = {.B = 1 + random_below(2), .Hk = 1 + random_below(3)}};
+    attn_shape *const s = &p.shape;
+    s->H = s->Hk * (1 + random_below(3));
+    s->Lq = random_below(random_below(2) ? 8 : 120);
+    s->Lk = random_below(random_below(2) ? 20 : 400);
+    s->D = 1 + random_below(40);
+    s->Dv = 1 + random_below(40);
+    attn_options_init(&p.options, s);
+    choose_options(&p, rules);
+    p.query = tensor_create(s->B, s->H, s->Lq, s->D);
+    p.key = tensor_create(s->B, s->Hk, s->Lk, s->D);
+    p.value = tensor_create(s->B, s->Hk, s->Lk, s->Dv);
+    tensor_randomise(&p.query, random_below(2) ? 1.0f : 5.0f); /* 5: peaked weights */
+    tensor_randomise(&p.key, 1.0f);
+    tensor_randomise(&p.value, 1.0f);
+    p.key_class = allocate((size_t)(s->B * s->Lk), 1);
+    for (int64_t j = 0; j < s->B * s->Lk; j++)
+        p.key_class[j] = (uint8_t)random_below(RESULT_CLASSES);
+    poison_hidden(&p);
+    if (s->B > 1 && random_below(3) == 0)
+        p.key.stride[0] = p.value.stride[0] = 0; /* all sequences share one cache */
+    return p;
+}
+
+void problem_destroy(struct problem *p)
+{
+    free(p->query.memory), free(p->key.memory), free(p->value.memory);
+    free(p->bias.memory), free(p->keep), free(p->key_class), free(p->numbers);
+    free(p->head_floats);
+}
+
+struct results results_create(const struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    const size_t rows = (size_t)(s->B * s->H * s->Lq);
+    struct results r = {.output = tensor_create(s->B, s->H, s->Lq, s->Dv), .rows = rows};
+    attn_statistics *const t = &r.statistics;
+    r.lse = allocate(rows, sizeof(float));
+    float **const floats[] = {&t->entropy,         &t->largest_weight, &t->distance,
+                              &t->signed_distance, &t->first_key_mass, &t->own_mass,
+                              &t->previous_mass,   &t->next_mass};
+    for (size_t n = 0; n < sizeof floats / sizeof *floats; n++)
+        *floats[n] = allocate(rows, sizeof(float));
+    t->largest_key = allocate(rows, sizeof(int64_t));
+    t->visible_keys = allocate(rows, sizeof(int64_t));
+    t->key_class = p->key_class;
+    t->key_class_stride = s->Lk;
+    t->classes = RESULT_CLASSES;
+    t->class_mass = allocate(rows * RESULT_CLASSES, sizeof(float));
+    t->received = allocate((size_t)(s->B * s->H * s->Lk), sizeof(float));
+    t->top = RESULT_TOP;
+    t->top_weight = allocate(rows * RESULT_TOP, sizeof(float));
+    t->top_key = allocate(rows * RESULT_TOP, sizeof(int64_t));
+    return r;
+}
+
+void results_destroy(struct results *r)
+{
+    attn_statistics *const t = &r->statistics;
+    free(r->output.memory), free(r->lse), free(t->entropy), free(t->largest_weight);
+    free(t->largest_key), free(t->distance), free(t->signed_distance);
+    free(t->first_key_mass), free(t->own_mass), free(t->previous_mass);
+    free(t->next_mass), free(t->visible_keys), free(t->class_mass), free(t->received);
+    free(t->top_weight), free(t->top_key);
+}
+
+attn_tensors problem_tensors(const struct problem *p, const struct results *r)
+{
+    return (attn_tensors){
+        .query = tensor_input(&p->query),
+        .key = tensor_input(&p->key),
+        .value = tensor_input(&p->value),
+        .output = tensor_output(&r->output),
+        .lse = r->lse,
+        .statistics = r->statistics,
+    };
+}
+
+void on_every_level(void (*check)(attn_context *))
+{
+    static const char *const levels[] = {"generic", "avx2", "avx512", "neon"};
+    size_t ran = 0;
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
+        attn_context *context = NULL;
+        const attn_context_options options = {.isa = levels[i], .threads = 1};
+        const attn_status status = attn_context_create(&context, &options);
+        if (status == ATTN_EUNSUPPORTED) {
+            print_message("%s: not on this machine\n", levels[i]);
+            continue;
+        }
+        assert_int_equal(status, ATTN_OK);
+        assert_string_equal(attn_context_isa(context), levels[i]);
+        check(context);
+        attn_context_destroy(context);
+        ran++;
+    }
+    assert_true(ran > 0);
+}

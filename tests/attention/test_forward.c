@@ -1,0 +1,270 @@
+/* attn_forward on every instruction set of this machine, against the double-precision
+ * reference: hundreds of random problems with every option and all statistics, then the
+ * properties the header promises. */
+#include "attention/reference.h"
+#include "problems.h"
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t seed; /* names the problem in a failure */
+
+static void run(attn_context *context, const struct problem *p, const struct results *r)
+{
+    const attn_tensors tensors = problem_tensors(p, r);
+    if (attn_forward(context, &p->shape, &tensors, &p->options) != ATTN_OK)
+        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
+}
+
+static void assert_near(float got, float expected, double bound, const char *what,
+                        size_t i)
+{
+    const bool same = got == expected || (isnan(got) && isnan(expected));
+    if (!same && !(fabs((double)got - (double)expected) <=
+                   bound * fmax(1.0, fabs((double)expected))))
+        fail_msg("seed %d: %s %d is %.9g, expected %.9g", (int)seed, what, (int)i,
+                 (double)got, (double)expected);
+}
+
+static void assert_all_near(const float *got, const float *expected, size_t count,
+                            double bound, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_near(got[i], expected[i], bound, what, i);
+}
+
+static void assert_statistics_near(const struct problem *p, const struct results *got,
+                                   const struct results *expected)
+{
+    const attn_statistics *const g = &got->statistics, *const e = &expected->statistics;
+    const size_t rows = got->rows;
+    assert_all_near(g->entropy, e->entropy, rows, 2e-5, "entropy");
+    assert_all_near(g->largest_weight, e->largest_weight, rows, 8e-6, "largest weight");
+    assert_all_near(g->distance, e->distance, rows, 8e-6, "distance");
+    /* A difference of what lies before and after: relative to the distance. */
+    for (size_t i = 0; i < rows; i++)
+        assert_near(g->signed_distance[i], e->signed_distance[i],
+                    8e-6 * fmax(1.0, (double)e->distance[i]), "signed distance", i);
+    assert_all_near(g->first_key_mass, e->first_key_mass, rows, 8e-6, "first key mass");
+    assert_all_near(g->own_mass, e->own_mass, rows, 8e-6, "own mass");
+    assert_all_near(g->previous_mass, e->previous_mass, rows, 8e-6, "previous mass");
+    assert_all_near(g->next_mass, e->next_mass, rows, 8e-6, "next mass");
+    assert_all_near(g->class_mass, e->class_mass, rows * RESULT_CLASSES, 8e-6, "class");
+    assert_all_near(g->received, e->received,
+                    (size_t)(p->shape.B * p->shape.H * p->shape.Lk), 8e-6, "received");
+    assert_all_near(g->top_weight, e->top_weight, rows * RESULT_TOP, 8e-6, "top weight");
+    for (size_t i = 0; i < rows; i++)
+        if (g->visible_keys[i] != e->visible_keys[i])
+            fail_msg("seed %d: visible keys %d are %d, expected %d", (int)seed, (int)i,
+                     (int)g->visible_keys[i], (int)e->visible_keys[i]);
+}
+
+/* Keys may differ from the reference's where weights are equal within the error. */
+static void assert_keys_right(const struct problem *p, const struct results *got)
+{
+    const attn_shape *const s = &p->shape;
+    const attn_tensors tensors = problem_tensors(p, got);
+    struct attn_reference_row row;
+    assert_true(attn_reference_row_create(&row, s));
+    for (size_t n = 0; n < got->rows; n++) {
+        const int64_t i = (int64_t)n % s->Lq, h = (int64_t)n / s->Lq % s->H;
+        const int64_t b = (int64_t)n / s->Lq / s->H;
+        attn_reference_attend(&row, s, &tensors, &p->options, b, h, i);
+        if (isnan(row.lse))
+            continue;
+        const int64_t *const top = got->statistics.top_key + n * RESULT_TOP;
+        if (row.visible_keys == 0) {
+            assert_int_equal(got->statistics.largest_key[n], -1);
+            assert_int_equal(top[0], -1);
+            continue;
+        }
+        assert_int_equal(got->statistics.largest_key[n], top[0]);
+        for (int t = 0; t < RESULT_TOP; t++) {
+            if (t >= row.visible_keys) {
+                assert_int_equal(top[t], -1);
+                continue;
+            }
+            assert_in_range(top[t], 0, row.keys - 1);
+            assert_near(got->statistics.top_weight[n * RESULT_TOP + (size_t)t],
+                        (float)row.weight[top[t]], 8e-6, "weight of top key", n);
+            for (int other = 0; other < t; other++)
+                assert_int_not_equal(top[t], top[other]);
+        }
+    }
+    attn_reference_row_destroy(&row);
+}
+
+static void assert_results_near(const struct problem *p, const struct results *got,
+                                const struct results *expected)
+{
+    const int64_t *const extent = got->output.extent;
+    assert_all_near(got->lse, expected->lse, got->rows, 4e-6, "lse");
+    const double growth =
+        p->options.dropout > 0.0 ? 1.0 / (1.0 - p->options.dropout) : 1.0;
+    for (int64_t b = 0; b < extent[0]; b++)
+        for (int64_t h = 0; h < extent[1]; h++)
+            for (int64_t l = 0; l < extent[2]; l++)
+                for (int64_t d = 0; d < extent[3]; d++)
+                    assert_near(*tensor_at(&got->output, b, h, l, d),
+                                *tensor_at(&expected->output, b, h, l, d),
+                                4e-6 * 2.0 * growth, "output",
+                                (size_t)((b * extent[1] + h) * extent[2] + l));
+    assert_statistics_near(p, got, expected);
+    assert_keys_right(p, got);
+}
+
+/* Whatever was not an output element is still NaN: nothing was written between or behind.
+ */
+static void assert_gaps_untouched(const struct tensor *t)
+{
+    int64_t written = 0, elements = 1;
+    for (size_t i = 0; i < t->floats; i++)
+        written += !isnan(t->memory[i]);
+    for (int axis = 0; axis < 4; axis++)
+        elements *= t->extent[axis];
+    if (written > elements)
+        fail_msg("seed %d: %d floats written, expected %d", (int)seed, (int)written,
+                 (int)elements);
+}
+
+static void check_random(attn_context *context, uint64_t problems, unsigned rules)
+{
+    for (seed = 0; seed < problems; seed++) {
+        struct problem p = problem_create(seed, rules);
+        struct results got = results_create(&p), expected = results_create(&p);
+        const attn_tensors to_expected = problem_tensors(&p, &expected);
+        assert_int_equal(attn_forward_reference(&p.shape, &to_expected, &p.options),
+                         ATTN_OK);
+        run(context, &p, &got);
+        assert_results_near(&p, &got, &expected);
+        assert_gaps_untouched(&got.output);
+        results_destroy(&got), results_destroy(&expected), problem_destroy(&p);
+    }
+}
+
+static void check_plain(attn_context *context)
+{
+    check_random(context, 150, 0);
+}
+
+static void check_lengths(attn_context *context)
+{
+    check_random(context, 100, RULE_LENGTHS | RULE_PACKED);
+}
+
+static void check_all_rules(attn_context *context)
+{
+    check_random(context, 250, RULES_ALL);
+}
+
+static void every_level_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    on_every_level(check_plain);
+}
+
+static void padded_and_packed_sequences_agree_with_the_reference(void **state)
+{
+    (void)state;
+    on_every_level(check_lengths);
+}
+
+static void every_rule_agrees_with_the_reference(void **state)
+{
+    (void)state;
+    on_every_level(check_all_rules);
+}
+
+static void assert_same_bits(const struct results *a, const struct results *b)
+{
+    if (memcmp(a->output.memory, b->output.memory, a->output.floats * sizeof(float)) != 0)
+        fail_msg("seed %d: outputs differ", (int)seed);
+    assert_memory_equal(a->lse, b->lse, a->rows * sizeof(float));
+}
+
+static void check_statistics_leave_output_alone(attn_context *context)
+{
+    for (seed = 0; seed < 60; seed++) {
+        struct problem p = problem_create(seed, RULES_ALL);
+        struct results with = results_create(&p), without = with;
+        without.output.memory = malloc(with.output.floats * sizeof(float));
+        without.lse = malloc(with.rows * sizeof(float) + 1);
+        assert_true(without.output.memory && without.lse);
+        memcpy(without.output.memory, with.output.memory,
+               with.output.floats * sizeof(float));
+        without.output.data =
+            without.output.memory + (with.output.data - with.output.memory);
+        without.statistics = (attn_statistics){0};
+        run(context, &p, &with);
+        run(context, &p, &without);
+        assert_same_bits(&with, &without);
+        free(without.output.memory), free(without.lse);
+        results_destroy(&with), problem_destroy(&p);
+    }
+}
+
+static void asking_for_statistics_changes_no_bit_of_the_output(void **state)
+{
+    (void)state;
+    on_every_level(check_statistics_leave_output_alone);
+}
+
+/* Causal, 70 queries and keys: rows from 20 on see the NaN, and only they may change. */
+static void check_nan_reaches_rows_that_see_it(attn_context *context)
+{
+    enum { L = 70, D = 9, SEEN_FROM = 20, COLUMN = 3 };
+    float query[L * D], key[L * D], value[L * D], clean[L * D], got[L * D];
+    for (int i = 0; i < L * D; i++) {
+        query[i] = random_float();
+        key[i] = random_float();
+        value[i] = random_float();
+    }
+    const attn_shape shape = {1, 1, 1, L, L, D, D};
+    attn_tensors tensors = {.query = attn_input_dense(query, 1, L, D),
+                            .key = attn_input_dense(key, 1, L, D),
+                            .value = attn_input_dense(value, 1, L, D),
+                            .output = attn_output_dense(clean, 1, L, D)};
+    attn_options options;
+    attn_options_init(&options, &shape);
+    options.causal = true;
+    assert_int_equal(attn_forward(context, &shape, &tensors, &options), ATTN_OK);
+
+    tensors.output.data = got;
+    float *const poisoned[] = {key, value};
+    for (int which = 0; which < 2; which++) {
+        float *const x = &poisoned[which][SEEN_FROM * D + COLUMN];
+        const float kept = *x;
+        *x = NAN;
+        assert_int_equal(attn_forward(context, &shape, &tensors, &options), ATTN_OK);
+        *x = kept;
+        for (int i = 0; i < L * D; i++) {
+            const bool hit = i / D >= SEEN_FROM &&
+                             (x != value + SEEN_FROM * D + COLUMN || i % D == COLUMN);
+            assert_true(hit ? isnan(got[i]) : got[i] == clean[i]);
+        }
+    }
+}
+
+static void nan_reaches_the_rows_that_see_it_and_no_other(void **state)
+{
+    (void)state;
+    on_every_level(check_nan_reaches_rows_that_see_it);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_level_agrees_with_the_reference),
+        cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
+        cmocka_unit_test(every_rule_agrees_with_the_reference),
+        cmocka_unit_test(asking_for_statistics_changes_no_bit_of_the_output),
+        cmocka_unit_test(nan_reaches_the_rows_that_see_it_and_no_other),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
