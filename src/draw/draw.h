@@ -19,6 +19,8 @@ typedef struct attn_draw_options {
     int64_t layer, head;
     int64_t row; /* a row of `part`, which is then given */
 
+    double zoom; /* of PNG: pixels a unit of the SVG, .125 to 16; 0 is 2 */
+
     /* Of the terminal. */
     attn_depth depth;
     bool ascii;    /* no UTF-8 */

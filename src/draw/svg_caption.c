@@ -1,0 +1,137 @@
+/* What pictures say about themselves: names of maps and roles, conventions, captions. */
+#include "draw/svg_figure.h"
+#include "inspect/sentence.h"
+
+void attn_put_part_title(attn_buffer *buffer, attn_part part)
+{
+    const char *const name = attn_part_name(part);
+    attn_buffer_print(buffer, "%c%s", name[0] - 'a' + 'A', name + 1);
+}
+
+void attn_put_role_letter(attn_buffer *buffer, const attn_head_summary *head)
+{
+    const char letter = attn_role_letter(head);
+    if (letter)
+        attn_buffer_put_bytes(buffer, &letter, 1);
+    else
+        attn_buffer_put(buffer, "·");
+}
+
+void attn_put_role(attn_buffer *buffer, const attn_head_summary *head)
+{
+    static const char *const phrases[ATTN_ROLES] = {
+        [ATTN_ROLE_MIXED] = "mixed",      [ATTN_ROLE_PREVIOUS] = "previous word",
+        [ATTN_ROLE_NEXT] = "next word",   [ATTN_ROLE_OWN] = "own word",
+        [ATTN_ROLE_FIRST] = "first word", [ATTN_ROLE_DELIMITER] = "delimiters",
+        [ATTN_ROLE_SAME] = "same word",   [ATTN_ROLE_BROAD] = "broad"};
+    const bool place = head->role != ATTN_ROLE_MIXED && head->role != ATTN_ROLE_BROAD;
+    if (place && !head->strong)
+        attn_buffer_put(buffer, "leans to ");
+    attn_buffer_put(buffer, phrases[head->role]);
+    if (place) {
+        attn_buffer_put(buffer, " ");
+        attn_put_weight(buffer, head->mass);
+    }
+}
+
+static void put_heads(attn_buffer *buffer, int64_t heads)
+{
+    attn_buffer_print(buffer, heads == 1 ? "%lld head" : "%lld heads", (long long)heads);
+}
+
+void attn_put_map_name(attn_buffer *buffer, const attn_record *record,
+                       const attn_summary *summary, int64_t part, int64_t layer,
+                       int64_t head)
+{
+    attn_put_part_title(buffer, record->parts[part].part);
+    attn_buffer_print(buffer, " layer %lld", (long long)layer + 1);
+    if (head < 0) {
+        attn_buffer_put(buffer, ", mean of ");
+        put_heads(buffer, record->parts[part].heads);
+        return;
+    }
+    attn_buffer_print(buffer, " head %lld: ", (long long)head + 1);
+    attn_put_role(buffer, attn_summary_head(summary, record, part, layer, head));
+}
+
+void attn_put_letters(attn_buffer *buffer, const attn_conventions *conventions)
+{
+    attn_buffer_put(buffer,
+                    "P previous, N next, O own, F first, D delimiter, S same word, "
+                    "B broad, · mixed. Capital: ");
+    attn_put_weight(buffer, conventions->strong);
+    attn_buffer_put(buffer, " of the weight or more; small: ");
+    attn_put_weight(buffer, conventions->weak);
+    attn_buffer_print(buffer, " or more and %lld.%lld × an even spread; B: entropy ",
+                      (long long)(conventions->lift * 10 + 0.5) / 10,
+                      (long long)(conventions->lift * 10 + 0.5) % 10);
+    attn_put_weight(buffer, conventions->broad);
+    attn_buffer_print(buffer, " or more; S: over at least %lld rows.",
+                      (long long)conventions->same_rows);
+}
+
+void attn_put_model(attn_buffer *buffer, const attn_record *record)
+{
+    const attn_record_part *const encoder =
+        attn_record_find_part(record, ATTN_PART_ENCODER);
+    const attn_record_part *const decoder =
+        attn_record_find_part(record, ATTN_PART_DECODER);
+    const attn_record_part *const any = encoder ? encoder : record->parts;
+    attn_buffer_put(buffer, "Model ");
+    attn_put_text(buffer,
+                  record->model && *record->model ? record->model : "without a name",
+                  ATTN_SPELL_TERMINAL);
+    if (record->part_count == 0) {
+        attn_buffer_put(buffer, ".");
+        return;
+    }
+    attn_buffer_print(buffer, ": %lld", (long long)any->layers);
+    if (encoder && decoder)
+        attn_buffer_print(buffer, "+%lld", (long long)decoder->layers);
+    attn_buffer_put(buffer, " layers of ");
+    put_heads(buffer, any->heads);
+    attn_buffer_put(buffer, ".");
+}
+
+static void put_numbers(attn_buffer *buffer, const attn_figure *figure)
+{
+    static const char *const scales[] = {"linear scale", "log scale, 1 + log10(p)/3",
+                                         "scale: times an even spread"};
+    attn_buffer_print(buffer, "; %s", scales[figure->scale]);
+    const int64_t tile =
+        figure->rows.tile > figure->keys.tile ? figure->rows.tile : figure->keys.tile;
+    if (tile > 1)
+        attn_buffer_print(buffer,
+                          "; each cell is the largest weight of a tile of %lld × "
+                          "%lld words",
+                          (long long)figure->rows.tile, (long long)figure->keys.tile);
+    else
+        attn_buffer_put(buffer, "; numbers are hundredths, from 10");
+    attn_buffer_put(buffer, ". ");
+}
+
+void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
+{
+    const attn_record_part *const part = &figure->record->parts[figure->part];
+    attn_put_model(buffer, figure->record);
+    attn_buffer_print(buffer, " Left: %s layer %lld, ", attn_part_name(part->part),
+                      (long long)figure->layer + 1);
+    if (figure->head < 0) {
+        attn_buffer_put(buffer, "mean of the ");
+        put_heads(buffer, part->heads);
+    } else {
+        attn_buffer_print(buffer, "head %lld", (long long)figure->head + 1);
+    }
+    if (figure->alignment)
+        attn_buffer_put(buffer, ", the layer with the lowest entropy");
+    put_numbers(buffer, figure);
+    attn_buffer_put(
+        buffer, "Right: entropy over word pieces, divided by the ln of the visible keys. "
+                "Pieces joined to words: summed over keys, averaged over queries. ");
+    if (figure->record->forced)
+        attn_buffer_put(buffer, "The written text was given, not found by the model. ");
+    attn_buffer_put(buffer, part->causal
+                                ? "Hatched: comes later, cannot be seen. Nothing "
+                                  "else is hidden, nothing renormalised."
+                                : "Nothing is hidden or renormalised.");
+}
