@@ -1,0 +1,257 @@
+/* attn eval: how good a model is on a file of sentence pairs. */
+#include "cli/cli.h"
+#include "file/file.h"
+#include "tensor/single_thread.h"
+#include "train/progress.h"
+#include "train/score.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: attn eval MODEL FILE [options]\n"
+    "\n"
+    "Scores a translator on FILE: a line has a sentence and, after tabs, one or more\n"
+    "references; .xz is unpacked.  BLEU is sacrebleu's default, with all references; "
+    "loss\n"
+    "and perplexity are of the first reference, a token.\n"
+    "\n"
+    "  --beam N            beams of the search (default 4; 1 is greedy)\n"
+    "  --length-power P    scores are divided by length^P (default 1)\n"
+    "  --limit N           the first N lines only\n"
+    "  --threads N         default: all processors; changes no result\n"
+    "  --write FILE        the translations, a line each\n"
+    "  --json              the result as JSON\n"
+    "\n"
+    "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
+
+/* Target tokens whose loss is computed together. */
+enum { LOSS_TOKENS = 4000, SHARDS = 2 };
+
+struct arguments {
+    const char *model, *file, *write;
+    const char *beam, *length_power, *limit, *threads;
+    bool json;
+};
+
+struct scores {
+    attn_batch_loss loss;
+    size_t left_out; /* pairs too long for a loss */
+    attn_bleu bleu;
+    size_t sentences, references;
+    int64_t written, unfinished; /* tokens, sentences */
+    double seconds;              /* of translation */
+};
+
+struct job {
+    char folder[1024];
+    const char *file, *write;
+    attn_search_options search;
+    int64_t limit, threads;
+    pthreadpool_t pool;
+    attn_translator *translator;
+    attn_tokenizer *tokenizer;
+    attn_corpus corpus;
+};
+
+static attn_status measure_loss(const struct job *job, struct scores *scores,
+                                attn_error *error)
+{
+    attn_pairs pairs;
+    attn_shards shards;
+    attn_corpus part = job->corpus;
+    part.lines = scores->sentences;
+    attn_status status = attn_pairs_encode(
+        &pairs, &part, job->tokenizer,
+        attn_translator_config_of(job->translator)->max_positions, error);
+    if (status != ATTN_OK)
+        return status;
+    scores->left_out = pairs.left_out;
+    status = attn_shards_create(&shards, SHARDS, 0, job->pool, error);
+    if (status == ATTN_OK) {
+        status = attn_score_loss(&shards, job->translator,
+                                 attn_translator_parameters(job->translator), &pairs,
+                                 LOSS_TOKENS, &scores->loss, error);
+        attn_shards_free(&shards);
+    }
+    attn_pairs_free(&pairs);
+    return status;
+}
+
+static attn_status write_lines(const attn_translations *translations, const char *path,
+                               attn_error *error)
+{
+    attn_file_writer *writer;
+    attn_status status = attn_file_writer_open(&writer, path, error);
+    if (status != ATTN_OK)
+        return status;
+    for (size_t n = 0; n < translations->lines && status == ATTN_OK; n++) {
+        const char *const text = translations->texts[n];
+        status = attn_file_writer_put(writer, text, strlen(text), error);
+        if (status == ATTN_OK)
+            status = attn_file_writer_put(writer, "\n", 1, error);
+    }
+    if (status == ATTN_OK)
+        return attn_file_writer_close(writer, error);
+    attn_file_writer_abandon(writer);
+    return status;
+}
+
+static attn_status measure_bleu(const struct job *job, struct scores *scores,
+                                attn_error *error)
+{
+    attn_translations translations;
+    const double start = attn_seconds();
+    attn_status status = attn_score_translate(
+        &translations, job->translator, job->tokenizer, &job->corpus, scores->sentences,
+        &job->search, job->pool, (size_t)job->threads, error);
+    if (status != ATTN_OK)
+        return status;
+    scores->seconds = attn_seconds() - start;
+    scores->written = translations.tokens;
+    scores->unfinished = translations.unfinished;
+    status = attn_score_bleu(&translations, &job->corpus, &scores->bleu, error);
+    if (status == ATTN_OK && job->write)
+        status = write_lines(&translations, job->write, error);
+    attn_translations_free(&translations);
+    return status;
+}
+
+static attn_status score(struct job *job, struct scores *scores, attn_error *error)
+{
+    char path[1100];
+    snprintf(path, sizeof path, "%s/tokenizer.json", job->folder);
+    attn_status status = attn_translator_load(&job->translator, job->folder, error);
+    if (status == ATTN_OK)
+        status = attn_tokenizer_load(&job->tokenizer, path, error);
+    if (status == ATTN_OK)
+        status = attn_corpus_load(&job->corpus, job->file, 2, error);
+    if (status != ATTN_OK)
+        return status;
+    const size_t lines = job->corpus.lines;
+    const bool limited = job->limit > 0 && (size_t)job->limit < lines;
+    scores->sentences = limited ? (size_t)job->limit : lines;
+    scores->references = job->corpus.first_field[scores->sentences] - scores->sentences;
+    status = measure_loss(job, scores, error);
+    return status == ATTN_OK ? measure_bleu(job, scores, error) : status;
+}
+
+static void print_json(const struct job *job, const struct scores *scores)
+{
+    const double loss = scores->loss.plain / (double)scores->loss.tokens;
+    printf("{\"bleu\": %.2f, \"brevity\": %.4f, \"loss\": %.4f, \"perplexity\": %.3f, "
+           "\"target_tokens\": %" PRId64 ", \"sentences\": %zu, \"references\": %zu, "
+           "\"beams\": %" PRId64 ", \"length_power\": %g, \"unfinished\": %" PRId64
+           ", \"left_out_of_loss\": %zu, \"written_tokens\": %" PRId64
+           ", \"seconds\": %.2f, \"tokens_per_second\": %.1f}\n",
+           attn_bleu_score(&scores->bleu), attn_bleu_brevity(&scores->bleu), loss,
+           exp(loss), scores->loss.tokens, scores->sentences, scores->references,
+           job->search.beams, job->search.length_power, scores->unfinished,
+           scores->left_out, scores->written, scores->seconds,
+           (double)scores->written / scores->seconds);
+}
+
+static void print_table(const struct job *job, const struct scores *scores)
+{
+    const double loss = scores->loss.plain / (double)scores->loss.tokens;
+    const attn_bleu *const bleu = &scores->bleu;
+    printf("BLEU         %7.2f   %zu sentences, %zu references; brevity %.3f (%" PRId64
+           " words for %" PRId64 ")\n",
+           attn_bleu_score(bleu), scores->sentences, scores->references,
+           attn_bleu_brevity(bleu), bleu->hypothesis_length, bleu->reference_length);
+    printf("loss         %7.4f   nats a token, of %" PRId64
+           " tokens of first references\n",
+           loss, scores->loss.tokens);
+    printf("perplexity   %7.2f\n", exp(loss));
+    printf("speed        %7.0f   tokens a second written, %.1f s, %" PRId64
+           " threads, %" PRId64 " beams\n",
+           (double)scores->written / scores->seconds, scores->seconds, job->threads,
+           job->search.beams);
+    if (scores->unfinished > 0)
+        printf("unfinished   %7" PRId64 "   sentences ended at the length limit\n",
+               scores->unfinished);
+    if (scores->left_out > 0)
+        printf("left out     %7zu   pairs longer than the positions, of the loss\n",
+               scores->left_out);
+    printf("\nattn eval %s %s --beam %" PRId64, job->folder, job->file,
+           job->search.beams);
+    if (job->search.length_power != 1.0)
+        printf(" --length-power %g", job->search.length_power);
+    if (job->limit > 0)
+        printf(" --limit %" PRId64, job->limit);
+    printf("\n");
+}
+
+static int read_numbers(const struct arguments *arguments, struct job *job)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    job->threads = processors > 0 ? processors : 1;
+    attn_search_options_init(&job->search);
+    int code = CLI_DONE;
+    if (arguments->beam)
+        code = cli_integer("eval", "beam", arguments->beam, 1, 256, &job->search.beams);
+    if (code == CLI_DONE && arguments->length_power)
+        code = cli_decimal("eval", "length-power", arguments->length_power, 0.0, 10.0,
+                           &job->search.length_power);
+    if (code == CLI_DONE && arguments->limit)
+        code = cli_integer("eval", "limit", arguments->limit, 1, INT64_C(1) << 53,
+                           &job->limit);
+    if (code == CLI_DONE && arguments->threads)
+        code = cli_integer("eval", "threads", arguments->threads, 1, 1024, &job->threads);
+    return code;
+}
+
+static int eval(const struct arguments *arguments)
+{
+    struct job job = {.file = arguments->file, .write = arguments->write};
+    struct scores scores = {0};
+    attn_error error;
+    const int code = read_numbers(arguments, &job);
+    if (code != CLI_DONE)
+        return code;
+    attn_status status =
+        cli_find_model(arguments->model, job.folder, sizeof job.folder, &error);
+    attn_blas_use_one_thread();
+    job.pool = pthreadpool_create((size_t)job.threads);
+    if (status == ATTN_OK)
+        status = score(&job, &scores, &error);
+    attn_corpus_free(&job.corpus);
+    attn_tokenizer_destroy(job.tokenizer);
+    attn_translator_destroy(job.translator);
+    pthreadpool_destroy(job.pool);
+    if (status != ATTN_OK)
+        return cli_fail("eval", &error);
+    if (arguments->json)
+        print_json(&job, &scores);
+    else
+        print_table(&job, &scores);
+    return CLI_DONE;
+}
+
+int cli_eval(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    const cli_option options[] = {
+        {"beam", 0, NULL, &arguments.beam},
+        {"length-power", 0, NULL, &arguments.length_power},
+        {"limit", 0, NULL, &arguments.limit},
+        {"threads", 0, NULL, &arguments.threads},
+        {"write", 0, NULL, &arguments.write},
+        {"json", 0, &arguments.json, NULL},
+        {NULL, 0, NULL, NULL},
+    };
+    int count;
+    bool is_over;
+    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    if (is_over)
+        return code;
+    if (count != 2)
+        return cli_misused("eval", "expected a model and a file, got %d arguments",
+                           count);
+    arguments.model = argv[1];
+    arguments.file = argv[2];
+    return eval(&arguments);
+}

@@ -1,0 +1,165 @@
+/* attn train: a recipe becomes a model. */
+#include "train/train.h"
+#include "cli/cli.h"
+#include <string.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: attn train RECIPE [options]\n"
+    "\n"
+    "Trains the model of a recipe (JSON) and writes it to a folder: config.json,\n"
+    "model.safetensors, tokenizer.json and scores.json.  Killed and started again, it "
+    "goes\n"
+    "on where it was, and ends with the same bits.  Ctrl-C stops after the step.\n"
+    "\n"
+    "  --out FOLDER     where to (default: trained/NAME, by the recipe's name)\n"
+    "  --threads N      default: all processors; changes no bit of the result\n"
+    "  --minutes M      stop with a checkpoint after M minutes\n"
+    "  --max-steps N    stop with a checkpoint after step N\n"
+    "  --resume         fail unless there is a checkpoint to go on from\n"
+    "  --changed        go on although keys of the recipe's \"training\" changed\n"
+    "  --train FILE     sentence pairs instead of the recipe's, a pair a line, tab "
+    "between;\n"
+    "  --valid FILE     .xz is unpacked.  A recipe's files are looked for beside it, "
+    "then\n"
+    "  --test FILE      in the folder that ATTN_DATA names\n"
+    "  --quiet          no progress\n"
+    "\n"
+    "example: ATTN_DATA=data attn train recipes/translate-en-fr.json --minutes 100\n";
+
+struct arguments {
+    const char *recipe;
+    const char *out, *threads, *minutes, *max_steps;
+    const char *train, *valid, *test;
+    bool resume, changed, quiet;
+};
+
+static volatile sig_atomic_t stop;
+
+/* A second signal ends the program at once. */
+static void ask_to_stop(int signal_number)
+{
+    (void)signal_number;
+    stop = 1;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = ask_to_stop};
+    action.sa_flags = (int)SA_RESETHAND;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    /* A file over its limit is then an error with a message. */
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+static int read_numbers(const struct arguments *arguments, attn_train_options *options)
+{
+    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    int64_t threads = processors > 0 ? processors : 1;
+    int code = CLI_DONE;
+    if (arguments->threads)
+        code = cli_integer("train", "threads", arguments->threads, 1, 1024, &threads);
+    options->threads = (size_t)threads;
+    if (code == CLI_DONE && arguments->minutes)
+        code = cli_decimal("train", "minutes", arguments->minutes, 0.001, 1e6,
+                           &options->minutes);
+    if (code == CLI_DONE && arguments->max_steps)
+        code = cli_integer("train", "max-steps", arguments->max_steps, 1,
+                           INT64_C(1) << 53, &options->max_steps);
+    return code;
+}
+
+/* trained/translate-en-fr of recipes/translate-en-fr.json */
+static void name_folder(char *folder, size_t size, const char *recipe)
+{
+    const char *const slash = strrchr(recipe, '/');
+    const char *const name = slash ? slash + 1 : recipe;
+    const char *const dot = strrchr(name, '.');
+    snprintf(folder, size, "trained/%.*s",
+             (int)(dot ? (size_t)(dot - name) : strlen(name)), name);
+}
+
+static attn_status find_files(const attn_recipe *recipe,
+                              const struct arguments *arguments,
+                              char files[3][ATTN_PATH_BYTES], attn_train_options *options,
+                              attn_error *error)
+{
+    const char *const given[] = {arguments->train, arguments->valid, arguments->test};
+    const char *const listed[] = {recipe->train, recipe->valid, recipe->test};
+    const char **const to[] = {&options->train, &options->valid, &options->test};
+    for (size_t n = 0; n < 3; n++) {
+        *to[n] = given[n];
+        if (given[n] || !*listed[n])
+            continue;
+        const attn_status status =
+            attn_recipe_find(arguments->recipe, listed[n], files[n], error);
+        if (status != ATTN_OK)
+            return status;
+        *to[n] = files[n];
+    }
+    return ATTN_OK;
+}
+
+static int train(const struct arguments *arguments, attn_train_options *options)
+{
+    attn_error error;
+    attn_recipe recipe;
+    char files[3][ATTN_PATH_BYTES];
+    attn_train_end end = ATTN_TRAIN_FINISHED;
+    attn_status status = attn_recipe_load(&recipe, arguments->recipe, &error);
+    if (status == ATTN_OK)
+        status = find_files(&recipe, arguments, files, options, &error);
+    if (status == ATTN_OK) {
+        catch_signals();
+        status = attn_train(&recipe, options, &end, &error);
+    }
+    attn_recipe_free(&recipe);
+    if (status != ATTN_OK)
+        return cli_fail("train", &error);
+    static const char *const ENDS[] = {
+        "done: %s\n",
+        "stopped at the limit; the same command goes on (%s)\n",
+        "stopped by a signal; the same command goes on (%s)\n",
+    };
+    fprintf(stderr, ENDS[end], options->out);
+    return end == ATTN_TRAIN_STOPPED ? CLI_FAILED : CLI_DONE;
+}
+
+int cli_train(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    const cli_option options[] = {
+        {"out", 'o', NULL, &arguments.out},
+        {"threads", 0, NULL, &arguments.threads},
+        {"minutes", 0, NULL, &arguments.minutes},
+        {"max-steps", 0, NULL, &arguments.max_steps},
+        {"resume", 0, &arguments.resume, NULL},
+        {"changed", 0, &arguments.changed, NULL},
+        {"train", 0, NULL, &arguments.train},
+        {"valid", 0, NULL, &arguments.valid},
+        {"test", 0, NULL, &arguments.test},
+        {"quiet", 'q', &arguments.quiet, NULL},
+        {NULL, 0, NULL, NULL},
+    };
+    int count;
+    bool is_over;
+    int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    if (is_over)
+        return code;
+    if (count != 1)
+        return cli_misused("train", "expected one recipe, got %d arguments", count);
+    arguments.recipe = argv[1];
+    char folder[ATTN_PATH_BYTES];
+    name_folder(folder, sizeof folder, arguments.recipe);
+    attn_train_options training = {
+        .out = arguments.out ? arguments.out : folder,
+        .resume = arguments.resume,
+        .changed = arguments.changed,
+        .talk = arguments.quiet ? NULL : stderr,
+        .stop = &stop,
+    };
+    code = read_numbers(&arguments, &training);
+    return code == CLI_DONE ? train(&arguments, &training) : code;
+}

@@ -1,0 +1,48 @@
+/* The state of a training in one file: parameters, moments, average, and where it stands.
+ * It is written whole or not at all, and a training that goes on from it gives the bits
+ * of one that was never stopped: all its random numbers are functions of the recipe's
+ * seed and the step (see mix.h). */
+#ifndef ATTN_TRAIN_CHECKPOINT_H
+#define ATTN_TRAIN_CHECKPOINT_H
+
+#include "nn/parameters.h"
+#include "train/optimiser.h"
+
+/** Where a training stands: between two steps. */
+typedef struct attn_position {
+    int64_t step;          /* done so far */
+    int64_t epoch;         /* from 0 */
+    int64_t batch;         /* of the epoch, done so far */
+    int64_t target_tokens; /* trained on so far */
+    double seconds;        /* spent so far, by all runs together */
+} attn_position;
+
+/** What a checkpoint must have in common with the training that reads it. */
+typedef struct attn_checkpoint_identity {
+    const char *recipe; /* attn_recipe's identity */
+    uint64_t data;      /* attn_pairs' hash */
+} attn_checkpoint_identity;
+
+/** Tensors: "values", "first_moment", "second_moment", "average" (if kept), [floats]
+ * each; the rest is text under __metadata__. */
+ATTN_CHECKED attn_status attn_checkpoint_save(const char *path,
+                                              const attn_parameters *parameters,
+                                              const attn_optimiser *optimiser,
+                                              const attn_position *position,
+                                              const attn_checkpoint_identity *identity,
+                                              attn_error *error);
+
+/**
+ * Fills values, moments, average and position; all are untouched on failure.
+ * @param changed  takes a checkpoint although keys under "training" differ.
+ * @return ATTN_OK; ATTN_EINVAL when another recipe or other data made it (the message
+ * names the first key that differs); ATTN_EIO, ATTN_EFORMAT.
+ */
+ATTN_CHECKED attn_status attn_checkpoint_load(const char *path,
+                                              attn_parameters *parameters,
+                                              attn_optimiser *optimiser,
+                                              attn_position *position,
+                                              const attn_checkpoint_identity *identity,
+                                              bool changed, attn_error *error);
+
+#endif

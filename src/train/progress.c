@@ -1,0 +1,148 @@
+/* Lines about a training. */
+#include "train/progress.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static const double LINE_SECONDS = 10.0;
+
+double attn_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+attn_status attn_progress_start(attn_progress *progress, FILE *talk, const char *folder,
+                                int64_t total_steps, int64_t batches, attn_error *error)
+{
+    *progress = (attn_progress){
+        .talk = talk,
+        .total_steps = total_steps,
+        .batches = batches,
+        .started = attn_seconds(),
+    };
+    progress->last = progress->started;
+    if (!folder)
+        return ATTN_OK;
+    char path[1100];
+    snprintf(path, sizeof path, "%s/log.jsonl", folder);
+    progress->log = fopen(path, "a");
+    if (!progress->log)
+        return attn_error_set(error, ATTN_EIO, "%s: %s", path, strerror(errno));
+    return ATTN_OK;
+}
+
+void attn_progress_end(attn_progress *progress)
+{
+    if (progress->log)
+        fclose(progress->log);
+    progress->log = NULL;
+}
+
+void attn_progress_say(attn_progress *progress, const char *format, ...)
+{
+    if (!progress->talk)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(progress->talk, format, arguments);
+    va_end(arguments);
+    fputc('\n', progress->talk);
+    fflush(progress->talk);
+}
+
+/* 1:02:03 */
+static void spell_time(char *out, size_t size, double seconds)
+{
+    const int64_t whole = (int64_t)(seconds + 0.5);
+    snprintf(out, size, "%" PRId64 ":%02" PRId64 ":%02" PRId64, whole / 3600,
+             whole / 60 % 60, whole % 60);
+}
+
+static void say_step(attn_progress *progress, const attn_position *position, double rate,
+                     double speed, double left)
+{
+    const attn_batch_loss *const since = &progress->since;
+    const double smoothed = since->smoothed / (double)since->tokens;
+    const double plain = since->plain / (double)since->tokens;
+    const double epoch =
+        (double)position->epoch + (double)position->batch / (double)progress->batches;
+    char time_left[32];
+    spell_time(time_left, sizeof time_left, left);
+    attn_progress_say(progress,
+                      "step %5" PRId64 "/%" PRId64 "  epoch %5.2f  loss %.3f (plain "
+                      "%.3f)  rate %.2e  norm %.2f  %5.0f tok/s  left %s",
+                      position->step, progress->total_steps, epoch, smoothed, plain, rate,
+                      progress->norm, speed, time_left);
+    if (progress->log) {
+        fprintf(progress->log,
+                "{\"step\": %" PRId64
+                ", \"epoch\": %.4f, \"loss\": %.5f, \"plain_loss\": "
+                "%.5f, \"learning_rate\": %.6e, \"norm\": %.4f, \"tokens_per_second\": "
+                "%.1f, \"target_tokens\": %" PRId64 ", \"seconds\": %.1f}\n",
+                position->step, epoch, smoothed, plain, rate, progress->norm, speed,
+                position->target_tokens, position->seconds);
+        fflush(progress->log);
+    }
+}
+
+void attn_progress_step(attn_progress *progress, const attn_position *position,
+                        const attn_batch_loss *loss, double norm, double rate)
+{
+    const double now = attn_seconds();
+    progress->since.smoothed += loss->smoothed;
+    progress->since.plain += loss->plain;
+    progress->since.tokens += loss->tokens;
+    progress->run_tokens += loss->tokens;
+    progress->norm = norm;
+    const double passed = now - progress->last;
+    if (passed < LINE_SECONDS && position->step < progress->total_steps)
+        return;
+    const double speed = (double)progress->since.tokens / passed;
+    const double steps_left = (double)(progress->total_steps - position->step);
+    const double step_tokens = (double)position->target_tokens / (double)position->step;
+    const double run_speed =
+        (double)progress->run_tokens / (now - progress->started - progress->idle);
+    say_step(progress, position, rate, speed, steps_left * step_tokens / run_speed);
+    progress->since = (attn_batch_loss){0};
+    progress->last = now;
+}
+
+void attn_progress_valid(attn_progress *progress, const attn_position *position,
+                         const attn_valid_scores *scores)
+{
+    const attn_lowest_head *const head = &scores->lowest;
+    char average[80] = "", log_average[64] = "";
+    if (!isnan(scores->average_loss)) {
+        snprintf(average, sizeof average, "; averaged weights %.4f (perplexity %.2f)",
+                 scores->average_loss, exp(scores->average_loss));
+        snprintf(log_average, sizeof log_average, ", \"valid_average_loss\": %.5f",
+                 scores->average_loss);
+    }
+    attn_progress_say(
+        progress,
+        "step %5" PRId64 "  valid loss %.4f (perplexity %.2f)%s; lowest head "
+        "entropy %.2f: %s %" PRId64 ".%" PRId64,
+        position->step, scores->loss, exp(scores->loss), average, head->entropy,
+        attn_part_name(head->part), head->layer + 1, head->head + 1);
+    if (progress->log) {
+        fprintf(progress->log,
+                "{\"step\": %" PRId64
+                ", \"valid_loss\": %.5f%s, \"lowest_head_entropy\": "
+                "%.4f, \"lowest_head\": \"%s %" PRId64 ".%" PRId64 "\"}\n",
+                position->step, scores->loss, log_average, head->entropy,
+                attn_part_name(head->part), head->layer + 1, head->head + 1);
+        fflush(progress->log);
+    }
+}
+
+void attn_progress_pause(attn_progress *progress, double seconds)
+{
+    progress->last += seconds;
+    progress->idle += seconds;
+}

@@ -1,0 +1,51 @@
+/* What a training tells while it runs: a line every ten seconds for people, and
+ * log.jsonl, one JSON object a line, for programs. */
+#ifndef ATTN_TRAIN_PROGRESS_H
+#define ATTN_TRAIN_PROGRESS_H
+
+#include "train/checkpoint.h"
+#include "train/heads.h"
+#include <stdio.h>
+
+typedef struct attn_progress {
+    FILE *talk; /* NULL: silent */
+    FILE *log;  /* NULL: none */
+    int64_t total_steps;
+    int64_t batches;       /* in an epoch */
+    double started;        /* of this run, by attn_seconds */
+    double last;           /* of the last line */
+    attn_batch_loss since; /* the last line */
+    double norm;           /* of the last gradient */
+    int64_t run_tokens;    /* in this run */
+    double idle;           /* seconds of this run that were not training */
+} attn_progress;
+
+/** Of a validation. */
+typedef struct attn_valid_scores {
+    double loss;         /* nats a token, of the weights as they are */
+    double average_loss; /* of their average; NAN where none is kept */
+    attn_lowest_head lowest;
+} attn_valid_scores;
+
+/** Of a clock that never jumps. */
+double attn_seconds(void);
+
+/** @param folder  gets log.jsonl, or is NULL. */
+ATTN_CHECKED attn_status attn_progress_start(attn_progress *progress, FILE *talk,
+                                             const char *folder, int64_t total_steps,
+                                             int64_t batches, attn_error *error);
+void attn_progress_end(attn_progress *progress);
+
+/** A sentence. */
+__attribute__((format(printf, 2, 3))) void attn_progress_say(attn_progress *progress,
+                                                             const char *format, ...);
+
+/** A step was done; says so when ten seconds have passed or it is the last. */
+void attn_progress_step(attn_progress *progress, const attn_position *position,
+                        const attn_batch_loss *loss, double norm, double rate);
+void attn_progress_valid(attn_progress *progress, const attn_position *position,
+                         const attn_valid_scores *scores);
+/** Time that is not to be counted as training. */
+void attn_progress_pause(attn_progress *progress, double seconds);
+
+#endif

@@ -1,0 +1,47 @@
+/* How good a translator is on a file of sentence pairs: loss, and BLEU of what it writes.
+ */
+#ifndef ATTN_TRAIN_SCORE_H
+#define ATTN_TRAIN_SCORE_H
+
+#include "model/translate.h"
+#include "train/bleu.h"
+#include "train/shards.h"
+
+/**
+ * Loss over all pairs, with the given parameters.
+ * @param tokens  target tokens that are computed on together, about.
+ */
+ATTN_CHECKED attn_status attn_score_loss(attn_shards *shards,
+                                         const attn_translator *translator,
+                                         const attn_parameters *parameters,
+                                         const attn_pairs *pairs, int64_t tokens,
+                                         attn_batch_loss *loss, attn_error *error);
+
+typedef struct attn_translations {
+    char **texts; /* [lines]; the caller's to free by attn_translations_free */
+    size_t lines;
+    int64_t tokens;     /* written, </s> included */
+    int64_t unfinished; /* sentences without </s> when the length was reached */
+} attn_translations;
+
+/**
+ * Translates the first field of the first `lines` lines, on `threads` threads of the
+ * pool, in batches of like lengths; a line's translation does not depend on the others.
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EFORMAT: a line is longer than the model's
+ *         positions (named).
+ */
+ATTN_CHECKED attn_status attn_score_translate(attn_translations *translations,
+                                              const attn_translator *translator,
+                                              const attn_tokenizer *tokenizer,
+                                              const attn_corpus *corpus, size_t lines,
+                                              const attn_search_options *search,
+                                              pthreadpool_t pool, size_t threads,
+                                              attn_error *error);
+void attn_translations_free(attn_translations *translations);
+
+/** Of translations against all further fields of each line. */
+ATTN_CHECKED attn_status attn_score_bleu(const attn_translations *translations,
+                                         const attn_corpus *corpus, attn_bleu *bleu,
+                                         attn_error *error);
+
+#endif

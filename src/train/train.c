@@ -1,0 +1,194 @@
+/* The loop of a training.  A step: each shard computes loss and gradient of its part of
+ * the batch, gradients are summed, the optimiser moves the parameters.  Between steps,
+ * now and then: validation, a checkpoint with the model's files. */
+#include "train/train.h"
+#include "base/context.h"
+#include "train/mix.h"
+#include "train/score.h"
+#include "train/training.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WATCHED_PAIRS = 32 };
+
+/* The first parameter that is not finite, or else the first gradient, by name. */
+static attn_status refuse_step(const struct attn_training *training, double loss,
+                               attn_error *error)
+{
+    const attn_parameters *const parameters = training->parameters;
+    const float *const arrays[] = {parameters->values, training->shards.gradients[0]};
+    static const char *const NAMES[] = {"", "the gradient of "};
+    const char *what = "", *name = "no tensor";
+    for (size_t a = 2; a-- > 0;) {
+        for (size_t p = parameters->length; p-- > 0;) {
+            const attn_parameter *const parameter = &parameters->list[p];
+            for (size_t n = 0; n < parameter->count; n++) {
+                if (isfinite(arrays[a][parameter->offset + n]))
+                    continue;
+                what = NAMES[a];
+                name = parameter->name;
+                break;
+            }
+        }
+    }
+    return attn_error_set(
+        error, ATTN_EINVAL,
+        "step %lld: the loss is %g and the norm of its gradient is not "
+        "finite; first tensor that is not finite: %s%s; the last good "
+        "checkpoint stays (%s). A lower training.peak_learning_rate may "
+        "help",
+        (long long)training->position.step + 1, loss, what, name, training->checkpoint);
+}
+
+static attn_status step(struct attn_training *training, attn_error *error)
+{
+    const attn_recipe *const recipe = training->recipe;
+    attn_position *const at = &training->position;
+    const uint64_t seed = (uint64_t)recipe->seed;
+    if (at->batch == (int64_t)training->batches.count) {
+        at->epoch++;
+        at->batch = 0;
+    }
+    if (training->arranged_epoch != at->epoch) {
+        attn_batches_arrange(&training->batches, &training->train, seed, at->epoch,
+                             recipe->length_noise);
+        training->arranged_epoch = at->epoch;
+    }
+    const size_t *const first = training->batches.first + at->batch;
+    attn_batch_loss loss;
+    ATTN_TRY(attn_shards_train(
+        &training->shards, training->translator, training->parameters, &training->train,
+        training->batches.pairs + first[0], first[1] - first[0], recipe->label_smoothing,
+        attn_mix(attn_mix(seed, 0), (uint64_t)at->step), &loss, error));
+    const double norm =
+        attn_optimiser_reduce(&training->optimiser, training->pool,
+                              training->shards.gradients, training->shards.count);
+    if (!isfinite(loss.smoothed) || !isfinite(norm))
+        return refuse_step(training, loss.smoothed / (double)loss.tokens, error);
+    const double rate = attn_schedule_rate(&training->schedule, at->step + 1);
+    attn_optimiser_step(&training->optimiser, training->pool,
+                        training->parameters->values, training->shards.gradients[0], norm,
+                        rate, at->step + 1);
+    at->step++;
+    at->batch++;
+    at->target_tokens += loss.tokens;
+    at->seconds = training->seconds_before + attn_seconds() - training->progress.started;
+    attn_progress_step(&training->progress, at, &loss, norm, rate);
+    return ATTN_OK;
+}
+
+static attn_status measure_loss(struct attn_training *training, double *loss,
+                                attn_error *error)
+{
+    attn_batch_loss sum;
+    ATTN_TRY(attn_score_loss(&training->shards, training->translator,
+                             training->parameters, &training->valid,
+                             training->recipe->tokens_per_batch, &sum, error));
+    *loss = sum.plain / (double)sum.tokens;
+    return ATTN_OK;
+}
+
+static attn_status watch_heads(struct attn_training *training, attn_error *error)
+{
+    size_t list[WATCHED_PAIRS], count = 0;
+    while (count < WATCHED_PAIRS && count < training->valid.count) {
+        list[count] = count;
+        count++;
+    }
+    return attn_heads_measure(&training->watcher, training->translator,
+                              training->parameters, &training->valid, list, count,
+                              &training->valid_scores.lowest, error);
+}
+
+static attn_status validate(struct attn_training *training, attn_error *error)
+{
+    const double start = attn_seconds();
+    attn_valid_scores *const scores = &training->valid_scores;
+    scores->average_loss = NAN;
+    ATTN_TRY(measure_loss(training, &scores->loss, error));
+    attn_training_exchange_average(training);
+    attn_status status = ATTN_OK;
+    if (training->optimiser.average)
+        status = measure_loss(training, &scores->average_loss, error);
+    if (status == ATTN_OK)
+        status = watch_heads(training, error);
+    attn_training_exchange_average(training);
+    if (status != ATTN_OK)
+        return status;
+    attn_progress_valid(&training->progress, &training->position, scores);
+    attn_progress_pause(&training->progress, attn_seconds() - start);
+    return ATTN_OK;
+}
+
+static attn_status keep(struct attn_training *training, attn_error *error)
+{
+    const double start = attn_seconds();
+    ATTN_TRY(attn_checkpoint_save(training->checkpoint, training->parameters,
+                                  &training->optimiser, &training->position,
+                                  &training->identity, error));
+    ATTN_TRY(attn_training_export(training, error));
+    attn_progress_pause(&training->progress, attn_seconds() - start);
+    return ATTN_OK;
+}
+
+static bool must_stop(const struct attn_training *training, attn_train_end *end)
+{
+    const attn_train_options *const options = training->options;
+    const int64_t done = training->position.step;
+    const double minutes = (attn_seconds() - training->progress.started) / 60.0;
+    *end = ATTN_TRAIN_FINISHED;
+    if (done >= training->schedule.total)
+        return true;
+    *end = ATTN_TRAIN_STOPPED;
+    if (options->stop && *options->stop)
+        return true;
+    *end = ATTN_TRAIN_LIMIT;
+    return (options->max_steps > 0 && done >= options->max_steps) ||
+           (options->minutes > 0.0 && minutes >= options->minutes);
+}
+
+static attn_status run(struct attn_training *training, attn_train_end *end,
+                       attn_error *error)
+{
+    const attn_recipe *const recipe = training->recipe;
+    const int64_t *const done = &training->position.step;
+    int64_t kept = *done > 0 ? *done : -1, validated = -1;
+    attn_progress_say(
+        &training->progress,
+        "%zu parameters, %lld steps of %.0f target tokens in %lld shards on "
+        "%zu threads",
+        training->parameters->floats, (long long)training->schedule.total,
+        (double)training->train.target_tokens / (double)training->batches.count,
+        (long long)recipe->shards, training->options->threads);
+    while (!must_stop(training, end)) {
+        ATTN_TRY(step(training, error));
+        if (*done % recipe->valid_every == 0) {
+            ATTN_TRY(validate(training, error));
+            validated = *done;
+        }
+        if (*done % recipe->checkpoint_every == 0) {
+            ATTN_TRY(keep(training, error));
+            kept = *done;
+        }
+    }
+    if (kept != *done)
+        ATTN_TRY(keep(training, error));
+    if (*end != ATTN_TRAIN_FINISHED)
+        return ATTN_OK;
+    if (validated != *done)
+        ATTN_TRY(validate(training, error));
+    ATTN_TRY(attn_training_export(training, error));
+    return attn_training_score(training, error);
+}
+
+attn_status attn_train(const attn_recipe *recipe, const attn_train_options *options,
+                       attn_train_end *end, attn_error *error)
+{
+    struct attn_training training = {.recipe = recipe, .options = options};
+    attn_status status = attn_training_prepare(&training, error);
+    if (status == ATTN_OK)
+        status = run(&training, end, error);
+    attn_training_free(&training);
+    return status;
+}
