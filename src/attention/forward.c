@@ -97,23 +97,6 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     kernels->value(panel, group->scores, &group->block);
 }
 
-/* Σ 2^score is 2^reference · sum, and the sink adds 2^sink. */
-static struct attn_row_end end_of_row(float reference, float sum, double sink)
-{
-    if (sink == -HUGE_VAL)
-        return (struct attn_row_end){
-            .log2_sum = (double)reference + log2((double)sum),
-            .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
-        };
-    const double larger = (double)reference > sink ? (double)reference : sink;
-    const double share = exp2((double)reference - larger);
-    const double total = (double)sum * share + exp2(sink - larger);
-    return (struct attn_row_end){
-        .log2_sum = larger + log2(total),
-        .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
-    };
-}
-
 static void finish_panel(const struct group *group, size_t p,
                          const struct attn_forward *forward)
 {
@@ -128,7 +111,7 @@ static void finish_panel(const struct group *group, size_t p,
     for (int64_t i = 0; i < panel->queries; i++) {
         const int64_t row = head->row + panel->first_query + i;
         const struct attn_row_end end =
-            end_of_row(panel->reference[i], panel->sum[i], sink);
+            attn_end_of_row(panel->reference[i], panel->sum[i], sink);
         inverse[i] = end.inverse;
         if (tensors->lse)
             tensors->lse[row] = (float)(end.log2_sum * ATTN_LN_2);

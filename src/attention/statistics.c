@@ -97,6 +97,22 @@ void attn_places_note(struct attn_places *places, const struct attn_panel *panel
     }
 }
 
+struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
+{
+    if (sink == -HUGE_VAL)
+        return (struct attn_row_end){
+            .log2_sum = (double)reference + log2((double)sum),
+            .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
+        };
+    const double larger = (double)reference > sink ? (double)reference : sink;
+    const double share = exp2((double)reference - larger);
+    const double total = (double)sum * share + exp2(sink - larger);
+    return (struct attn_row_end){
+        .log2_sum = larger + log2(total),
+        .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
+    };
+}
+
 /* Σ w (log2_sum − score) = Σ w · (log2_sum − reference) − Σ w (score − reference). */
 static float entropy_of(const struct attn_panel *panel, size_t lane,
                         struct attn_row_end end)

@@ -36,6 +36,9 @@ struct attn_row_end {
     float inverse;   /* 0 for an empty row */
 };
 
+/* Σ 2^score is 2^reference · sum, and the sink, −∞ for none, adds 2^sink. */
+struct attn_row_end attn_end_of_row(float reference, float sum, double sink);
+
 /* row is where the query stands in [B][H][Lq]. */
 void attn_statistics_store(const attn_statistics *to, int64_t row,
                            const struct attn_panel *panel,
