@@ -24,7 +24,7 @@ static void draw_text(canvas *c, const char *language, canvas_style style,
 {
     canvas_print(c, STYLE_DIM, "%-4.15s", language);
     const int64_t indent = strlen(language) < 4 ? 4 : (int64_t)strlen(language);
-    canvas_wrap(c, style, text, indent, TEXT_LINES);
+    canvas_wrap(c, style, c->spelling, text, indent, TEXT_LINES);
 }
 
 static void draw_verdict(canvas *c)
@@ -34,8 +34,8 @@ static void draw_verdict(canvas *c)
         attn_buffer text = {0};
         attn_put_verdict(&text, c->record, c->summary, line, c->spelling,
                          c->options->width);
-        canvas_put(c, line == 0 ? STYLE_BOLD : STYLE_AMBER, attn_buffer_text(&text));
-        attn_buffer_put(&c->out, "\n");
+        canvas_wrap(c, line == 0 ? STYLE_BOLD : STYLE_AMBER, ATTN_SPELL_PLAIN,
+                    attn_buffer_text(&text), 0, TEXT_LINES);
         c->out.failed = c->out.failed || text.failed;
         attn_buffer_free(&text);
     }
@@ -157,7 +157,13 @@ static void draw_next(canvas *c)
     if (word != NULL) {
         attn_buffer_put(&c->out, "attn look --at ");
         put_argument(c, word, row);
-        canvas_put(c, STYLE_DIM, "  one word, every head    ");
+        canvas_put(c, STYLE_DIM, "  one word, every head");
+        if (c->options->width < 80) {
+            attn_buffer_put(&c->out, "\n");
+            canvas_spaces(c, 6);
+        } else {
+            canvas_spaces(c, 4);
+        }
     }
     attn_buffer_put(&c->out, "attn look -o look.html\n");
 }

@@ -2,7 +2,6 @@
  * points; whatever is put here keeps to them. */
 #include "draw/terminal_canvas.h"
 #include "text/words.h"
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,9 +45,39 @@ void canvas_spaces(canvas *c, int64_t count)
 
 void canvas_title(canvas *c, const char *title, const char *about)
 {
+    const size_t columns = attn_text_columns(title) + 2 + attn_text_columns(about);
     canvas_put(c, STYLE_BOLD, title);
+    attn_buffer_put(&c->out, (int64_t)columns > c->options->width ? "\n" : "");
     canvas_print(c, STYLE_DIM, "  %s", about);
     attn_buffer_put(&c->out, "\n");
+}
+
+void canvas_flow(canvas *c, canvas_style style, int64_t indent, const char *text)
+{
+    attn_buffer line = {0};
+    attn_buffer_put_repeat(&line, " ", indent);
+    while (*text != '\0') {
+        const char *gap = strstr(text, "  ");
+        const size_t length = gap == NULL ? strlen(text) : (size_t)(gap - text);
+        const size_t before = line.length;
+        const size_t begin = (size_t)indent;
+        if (before > begin)
+            attn_buffer_put(&line, "  ");
+        attn_buffer_put_bytes(&line, text, length);
+        if ((int64_t)attn_text_columns(attn_buffer_text(&line)) > c->options->width &&
+            before > begin) {
+            attn_buffer_truncate(&line, before);
+            canvas_put(c, style, attn_buffer_text(&line));
+            attn_buffer_put(&c->out, "\n");
+            attn_buffer_truncate(&line, begin);
+            attn_buffer_put_bytes(&line, text, length);
+        }
+        text += length + strspn(text + length, " ");
+    }
+    canvas_put(c, style, attn_buffer_text(&line));
+    attn_buffer_put(&c->out, "\n");
+    c->out.failed = c->out.failed || line.failed;
+    attn_buffer_free(&line);
 }
 
 const char *canvas_mark(const canvas *c, const char *unicode, const char *ascii)
@@ -84,11 +113,11 @@ int64_t canvas_label(const canvas *c, attn_buffer *label, const attn_record_word
     return (int64_t)attn_text_columns(attn_buffer_text(label) + begin);
 }
 
-static int64_t spelled_columns(const canvas *c, const char *text, size_t length)
+static int64_t spelled_columns(attn_spelling spelling, const char *text, size_t length)
 {
     attn_buffer part = {0}, spelled = {0};
     attn_buffer_put_bytes(&part, text, length);
-    attn_put_text(&spelled, attn_buffer_text(&part), c->spelling);
+    attn_put_text(&spelled, attn_buffer_text(&part), spelling);
     const int64_t columns = (int64_t)attn_text_columns(attn_buffer_text(&spelled));
     attn_buffer_free(&part);
     attn_buffer_free(&spelled);
@@ -97,13 +126,13 @@ static int64_t spelled_columns(const canvas *c, const char *text, size_t length)
 
 /* Bytes of the first line of text: up to a space where there is one, else whole
  * graphemes. */
-static size_t line_length(const canvas *c, const char *text, int64_t columns)
+static size_t line_length(attn_spelling spelling, const char *text, int64_t columns)
 {
     size_t fits = 0, next = 0;
     while (text[next] != '\0') {
         next += strspn(text + next, " ");
         next += strcspn(text + next, " ");
-        if (spelled_columns(c, text, next) > columns)
+        if (spelled_columns(spelling, text, next) > columns)
             break;
         fits = next;
     }
@@ -111,14 +140,14 @@ static size_t line_length(const canvas *c, const char *text, int64_t columns)
         return fits;
     for (int64_t less = columns; less > 0; less--) {
         fits = attn_text_prefix(text, (size_t)less);
-        if (fits > 0 && spelled_columns(c, text, fits) <= columns)
+        if (fits > 0 && spelled_columns(spelling, text, fits) <= columns)
             return fits;
     }
     return strlen(text);
 }
 
-void canvas_wrap(canvas *c, canvas_style style, const char *text, int64_t indent,
-                 int64_t lines)
+void canvas_wrap(canvas *c, canvas_style style, attn_spelling spelling, const char *text,
+                 int64_t indent, int64_t lines)
 {
     const int64_t columns = c->options->width - indent;
     for (int64_t line = 0; line == 0 || *text != '\0'; line++) {
@@ -128,10 +157,10 @@ void canvas_wrap(canvas *c, canvas_style style, const char *text, int64_t indent
             canvas_print(c, STYLE_DIM, "%s\n", canvas_mark(c, "…", "..."));
             return;
         }
-        const size_t length = line_length(c, text, columns);
+        const size_t length = line_length(spelling, text, columns);
         attn_buffer part = {0}, spelled = {0};
         attn_buffer_put_bytes(&part, text, length);
-        attn_put_text(&spelled, attn_buffer_text(&part), c->spelling);
+        attn_put_text(&spelled, attn_buffer_text(&part), spelling);
         canvas_put(c, style, attn_buffer_text(&spelled));
         attn_buffer_put(&c->out, "\n");
         c->out.failed = c->out.failed || part.failed || spelled.failed;
@@ -143,7 +172,7 @@ void canvas_wrap(canvas *c, canvas_style style, const char *text, int64_t indent
 
 bool canvas_faint(const canvas *c, double weight)
 {
-    return round(weight * 100) < c->summary->conventions.faint * 100 - 1e-6;
+    return weight < c->summary->conventions.faint;
 }
 
 void canvas_on_ramp(canvas *c, double position, const char *text)
@@ -168,11 +197,10 @@ void canvas_cell(canvas *c, double weight, int64_t visible, int width)
         return;
     }
     const double position = attn_scale_position(c->options->scale, weight, visible);
-    const int quarter = (int)(round(position * 100) / 25);
-    const int shade = quarter > 3 ? 3 : quarter;
+    const int shade = position < 0.75 ? (int)(position * 4) : 3;
     const bool coloured = c->options->depth != ATTN_DEPTH_NONE;
     const char *side = coloured ? " " : canvas_mark(c, blocks[shade], signs[shade]);
-    const int number = (int)round(weight * 100);
+    const int number = attn_hundredths(weight);
     char cell[32];
     if (number >=
         100) /* three digits take the place of a shade, which they do not need */
@@ -190,7 +218,7 @@ void canvas_hidden_cell(canvas *c, int width)
 void canvas_header(canvas *c, const attn_record_words *keys, int64_t first, int64_t end,
                    int64_t left, int width)
 {
-    const int lines = width - 2;
+    const int lines = 6 - width; /* two over wide cells, three over narrow ones */
     for (int line = 0; line < lines; line++) {
         int64_t column = 0;
         for (int64_t j = first; j < end; j++) {
@@ -201,7 +229,7 @@ void canvas_header(canvas *c, const attn_record_words *keys, int64_t first, int6
             canvas_spaces(c, at - column);
             column = at + 1;
             if (turn < line) {
-                canvas_put(c, STYLE_DIM, canvas_mark(c, "╷", "|"));
+                attn_buffer_put(&c->out, canvas_mark(c, "╷", "|"));
                 continue;
             }
             attn_buffer label = {0};

@@ -26,7 +26,7 @@ __attribute__((format(printf, 3, 4))) void canvas_print(canvas *c, canvas_style 
                                                         const char *format, ...);
 void canvas_spaces(canvas *c, int64_t count);
 
-/* A title and, dim, what it is about. */
+/* A title and, dim, what it is about; on the next line where one does not hold both. */
 void canvas_title(canvas *c, const char *title, const char *about);
 
 /* unicode, or its stand-in where there is only ASCII. */
@@ -37,10 +37,13 @@ const char *canvas_mark(const canvas *c, const char *unicode, const char *ascii)
 int64_t canvas_label(const canvas *c, attn_buffer *label, const attn_record_word *word,
                      int64_t columns);
 
-/* Puts what does not fit into the line on further lines, `indent` to the right, at most
- * `lines` of them. */
-void canvas_wrap(canvas *c, canvas_style style, const char *text, int64_t indent,
-                 int64_t lines);
+/* Spells text, which begins `indent` columns into the line, and puts what does not fit on
+ * further lines, as far to the right, at most `lines` of them. */
+void canvas_wrap(canvas *c, canvas_style style, attn_spelling spelling, const char *text,
+                 int64_t indent, int64_t lines);
+
+/* Text whose clauses are two spaces apart; goes on below where one does not fit. */
+void canvas_flow(canvas *c, canvas_style style, int64_t indent, const char *text);
 
 /* A weight on its colour, or between shades: "░05░" (width 4) or "░05" (width 3); a dot
  * when it is faint. */
@@ -51,7 +54,7 @@ bool canvas_faint(const canvas *c, double weight);
 /* Text on the ramp's colour at a position (a head of the grid). */
 void canvas_on_ramp(canvas *c, double position, const char *text);
 
-/* Labels of keys [first, end) over cells `width` wide, on width − 2 lines in turn, with a
+/* Labels of keys [first, end) over cells `width` wide, on 6 − width lines in turn, with a
  * tick in the lines below where there is room. */
 void canvas_header(canvas *c, const attn_record_words *keys, int64_t first, int64_t end,
                    int64_t left, int width);

@@ -99,21 +99,20 @@ static void draw_legend(canvas *c)
     attn_buffer weak = {0}, strong = {0};
     attn_put_weight(&weak, limits->weak);
     attn_put_weight(&strong, limits->strong);
-    canvas_spaces(c, LEFT);
-    canvas_put(c, STYLE_DIM,
-               "P previous  N next  O own  F first  D delimiter  S same word  B broad");
-    attn_buffer_put(&c->out, "\n");
-    canvas_spaces(c, LEFT);
+    canvas_flow(c, STYLE_DIM, LEFT,
+                "P previous  N next  O own  F first  D delimiter  S same word  B broad");
+    attn_buffer text = {0};
+    attn_buffer_print(&text, "%s mixed; capital: ", canvas_mark(c, "·", "-"));
     if (fabs(limits->strong - 0.5) < 1e-9)
-        canvas_print(c, STYLE_DIM,
-                     "%s mixed; capital: half the weight or more, small: %s or more",
-                     canvas_mark(c, "·", "-"), attn_buffer_text(&weak));
+        attn_buffer_put(&text, "half");
     else
-        canvas_print(c, STYLE_DIM,
-                     "%s mixed; capital: %s of the weight or more, small: %s or more",
-                     canvas_mark(c, "·", "-"), attn_buffer_text(&strong),
-                     attn_buffer_text(&weak));
-    attn_buffer_put(&c->out, "\n");
+        attn_buffer_print(&text, "%s of", attn_buffer_text(&strong));
+    attn_buffer_print(&text, " the weight or more, small: %s or more",
+                      attn_buffer_text(&weak));
+    canvas_spaces(c, LEFT);
+    canvas_wrap(c, STYLE_DIM, ATTN_SPELL_PLAIN, attn_buffer_text(&text), LEFT, 4);
+    weak.failed = weak.failed || text.failed;
+    attn_buffer_free(&text);
     c->out.failed = c->out.failed || weak.failed || strong.failed;
     attn_buffer_free(&weak);
     attn_buffer_free(&strong);

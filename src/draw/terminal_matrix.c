@@ -1,8 +1,6 @@
 /* A matrix of weights: rows with their label on the left and what they look at most on
  * the right, keys in blocks that fit the width, each with its header. */
 #include "draw/terminal_canvas.h"
-#include "text/words.h"
-#include <math.h>
 
 enum { LABEL = 7, LEFT = LABEL + 2, CELL = 4, RIGHT = 15 };
 
@@ -20,7 +18,7 @@ static attn_link top_of(const canvas_matrix *matrix, int64_t row)
 
 static bool unclear(const canvas *c, double weight)
 {
-    return round(weight * 100) < c->summary->conventions.clear * 100 - 1e-6;
+    return attn_hundredths(weight) < c->summary->conventions.clear * 100 - 1e-6;
 }
 
 static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_t first,
@@ -30,9 +28,10 @@ static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_
     const int64_t visible = attn_record_visible(part, row);
     const attn_link top = top_of(matrix, row);
     const bool marked = matrix->judged && unclear(c, top.weight);
-    attn_buffer label = {0};
-    const int64_t columns = canvas_label(c, &label, &part->rows->list[row], LABEL);
-    canvas_spaces(c, LABEL - columns);
+    attn_buffer word = {0}, label = {0};
+    const int64_t columns = canvas_label(c, &word, &part->rows->list[row], LABEL);
+    attn_buffer_put_repeat(&label, " ", LABEL - columns);
+    attn_buffer_put(&label, attn_buffer_text(&word));
     canvas_put(c, marked ? STYLE_AMBER : STYLE_PLAIN, attn_buffer_text(&label));
     canvas_spaces(c, LEFT - LABEL);
     for (int64_t j = first; j < end; j++) {
@@ -50,8 +49,9 @@ static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_
     attn_buffer_put(&c->out, " ");
     canvas_put(c, marked ? STYLE_AMBER : STYLE_DIM, attn_buffer_text(&label));
     attn_buffer_put(&c->out, "\n");
-    c->out.failed = c->out.failed || label.failed;
+    c->out.failed = c->out.failed || label.failed || word.failed;
     attn_buffer_free(&label);
+    attn_buffer_free(&word);
 }
 
 static void draw_legend(canvas *c, const canvas_matrix *matrix)
@@ -63,13 +63,18 @@ static void draw_legend(canvas *c, const canvas_matrix *matrix)
         attn_buffer_put(&c->out, i > 0 ? " " : "");
         canvas_cell(c, samples[i], matrix->part->keys->length, CELL);
     }
-    canvas_print(c, STYLE_DIM, "   %s under %.0f", canvas_mark(c, "·", "-"),
-                 limits->faint * 100);
+    attn_buffer text = {0};
+    const bool narrow = c->options->width < 80;
+    attn_buffer_print(&text, "%s%s under %.0f", narrow ? "\n" : "   ",
+                      canvas_mark(c, "·", "-"), limits->faint * 100);
     if (matrix->judged)
-        canvas_print(c, STYLE_DIM, "   ? none reaches %.0f", limits->clear * 100);
+        attn_buffer_print(&text, "   ? none reaches %.0f", limits->clear * 100);
     if (matrix->part->causal)
-        canvas_print(c, STYLE_DIM, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
+        attn_buffer_print(&text, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
+    canvas_put(c, STYLE_DIM, attn_buffer_text(&text));
     attn_buffer_put(&c->out, "\n");
+    c->out.failed = c->out.failed || text.failed;
+    attn_buffer_free(&text);
 }
 
 static int64_t row_at(const canvas_matrix *matrix, int64_t index)

@@ -131,14 +131,17 @@ void canvas_draw_row_in_full(canvas *c, int64_t p, int64_t layer, int64_t head,
         const int64_t columns = canvas_label(c, &label, &part->keys->list[j], LABEL);
         canvas_spaces(c, LABEL - columns);
         attn_buffer_put(&c->out, attn_buffer_text(&label));
-        canvas_print(c, STYLE_PLAIN, "  %.4f  ", (double)weights[j]);
-        const int64_t bar = llround((double)weights[j] * (double)(room - 1));
+        char number[16];
+        snprintf(number, sizeof number, "%.4f", (double)weights[j]);
+        canvas_print(c, STYLE_PLAIN, "  %s", number[0] == '0' ? number + 1 : number);
+        const int64_t bar = llround((double)weights[j] * (double)(room - 2));
+        canvas_spaces(c, bar > 0 ? 2 : 0);
         attn_buffer_put_repeat(&c->out, canvas_mark(c, "█", "#"), bar);
         attn_buffer_put(&c->out, "\n");
         c->out.failed = c->out.failed || label.failed;
         attn_buffer_free(&label);
     }
     if (visible < part->keys->length)
-        canvas_print(c, STYLE_DIM, "%s%lld more cannot be seen from here\n", "",
+        canvas_print(c, STYLE_DIM, "%lld more cannot be seen from here\n",
                      (long long)(part->keys->length - visible));
 }

@@ -84,7 +84,7 @@ static bool find_far(candidate *c, double *score)
             if (weight_of(c, i, j) > best.weight)
                 best = (attn_link){.row = i, .key = j, .weight = weight_of(c, i, j)};
         }
-        if (best.weight >= 0 && attn_reaches(best.weight, limits->weak))
+        if (best.weight >= limits->weak)
             keep_link(&c->finding, best);
     }
     for (int64_t i = 0; i < c->finding.link_count; i++)
@@ -96,7 +96,7 @@ static bool find_far(candidate *c, double *score)
 static bool shows(const candidate *c, attn_role role)
 {
     const attn_conventions *limits = &c->summary->conventions;
-    return attn_reaches(c->head->masses[role], limits->weak) &&
+    return c->head->masses[role] >= limits->weak &&
            c->head->masses[role] >= limits->lift * c->head->evens[role];
 }
 

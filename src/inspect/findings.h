@@ -7,7 +7,4 @@
 /* Fills summary->findings from the parts measured. */
 attn_status attn_find(attn_summary *summary, const attn_record *record);
 
-/* value, rounded to hundredths as it is printed, is threshold or more. */
-bool attn_reaches(double value, double threshold);
-
 #endif

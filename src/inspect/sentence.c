@@ -1,7 +1,6 @@
 /* A summary in words: labels and numbers, the verdict, the heads worth a look. */
 #include "inspect/sentence.h"
 #include "text/words.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,11 +111,11 @@ void attn_put_word(attn_buffer *buffer, const attn_record_word *word,
 
 void attn_put_weight(attn_buffer *buffer, double weight)
 {
-    const int64_t hundredths = (int64_t)round(weight * 100);
+    const int hundredths = attn_hundredths(weight);
     if (hundredths >= 100)
         attn_buffer_put(buffer, "1.0");
     else
-        attn_buffer_print(buffer, ".%02d", (int)(hundredths < 0 ? 0 : hundredths));
+        attn_buffer_print(buffer, ".%02d", hundredths < 0 ? 0 : hundredths);
 }
 
 static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
@@ -282,9 +281,8 @@ static bool put_clause(attn_buffer *buffer, const attn_record_part *part,
         put_link(buffer, part, &finding->links[link], spelling);
     } else if (finding->kind == ATTN_FINDING_SAME) {
         attn_put_weight(buffer, finding->value);
-        attn_buffer_put(buffer, part->part == ATTN_PART_CROSS
-                                    ? " where a word is in both texts"
-                                    : " where words repeat");
+        attn_buffer_put(buffer, part->part == ATTN_PART_CROSS ? " on the same word"
+                                                              : " where words repeat");
     } else if (finding->kind == ATTN_FINDING_DELIMITERS) {
         attn_put_weight(buffer, finding->value);
         attn_buffer_put(buffer, " of its weight (even: ");

@@ -19,11 +19,16 @@ void attn_conventions_init(attn_conventions *conventions)
     };
 }
 
-/* Judged as printed, in hundredths: a picture never says that ".50" falls short of ".50".
- */
-bool attn_reaches(double value, double threshold)
+int attn_hundredths(double value)
 {
-    return round(value * 100) >= threshold * 100 - 1e-6;
+    return (int)lrint(value * 100);
+}
+
+/* Where the number stands beside the judgement: a picture never says that ".50" falls
+ * short of ".50". */
+static bool prints_as(double value, double threshold)
+{
+    return attn_hundredths(value) >= threshold * 100 - 1e-6;
 }
 
 bool attn_record_word_delimits(const attn_record_word *word)
@@ -111,7 +116,7 @@ static void measure_rows(measure *m)
 static void choose_role(attn_head_summary *head, const attn_conventions *limits)
 {
     head->role = ATTN_ROLE_MIXED;
-    if (head->entropy >= 0 && attn_reaches(head->entropy, limits->broad)) {
+    if (head->entropy >= 0 && prints_as(head->entropy, limits->broad)) {
         head->role = ATTN_ROLE_BROAD;
         head->mass = head->entropy;
         head->strong = true;
@@ -119,15 +124,13 @@ static void choose_role(attn_head_summary *head, const attn_conventions *limits)
     }
     for (attn_role role = ATTN_ROLE_PREVIOUS; role <= ATTN_ROLE_SAME; role++) {
         const double mass = head->masses[role], even = head->evens[role];
-        if (!attn_reaches(mass, limits->weak) || mass < limits->lift * even ||
-            mass <= head->mass)
+        if (mass < limits->weak || mass < limits->lift * even || mass <= head->mass)
             continue;
         head->role = role;
         head->mass = mass;
         head->even = even;
     }
-    head->strong =
-        head->role != ATTN_ROLE_MIXED && attn_reaches(head->mass, limits->strong);
+    head->strong = head->role != ATTN_ROLE_MIXED && head->mass >= limits->strong;
 }
 
 static attn_head_summary measure_head(const attn_record_part *part, int64_t index,
@@ -195,7 +198,7 @@ static void align_row(attn_summary *summary, const attn_record_part *part, int64
         }
     }
     summary->top[row] = top;
-    if (attn_reaches(top.weight, summary->conventions.clear)) {
+    if (prints_as(top.weight, summary->conventions.clear)) {
         summary->clear_count++;
         return;
     }

@@ -21,8 +21,8 @@ typedef enum attn_role {
 } attn_role;
 enum { ATTN_ROLES = ATTN_ROLE_BROAD + 1 };
 
-/** Thresholds.  They are conventions: pictures print them, users set them.  A number is
- * held against them as it is printed, in hundredths. */
+/** Thresholds.  They are conventions: pictures print them, users set them.  What is
+ * printed beside the judgement (clear, broad) is judged as printed, in hundredths. */
 typedef struct attn_conventions {
     double clear;      /* .50: a row reads one word when its top weight is this or more */
     double strong;     /* .50: mass of a role that is sure (a capital) */
@@ -114,6 +114,9 @@ const char *attn_role_name(attn_role role);
 char attn_role_letter(const attn_head_summary *head);
 /** "sharpest", "far links", "same word", "delimiters", "broadest" */
 const char *attn_finding_name(attn_finding_kind kind);
+
+/** A number as it is printed: hundredths, to nearest. */
+int attn_hundredths(double value);
 
 /** Is punctuation and nothing else, or special. */
 bool attn_record_word_delimits(const attn_record_word *word);
