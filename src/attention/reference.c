@@ -146,7 +146,8 @@ static void weigh_keys(struct attn_reference_row *row, double sink)
     row->lse = largest + log(sum);
     if (sum == 0.0)
         return;
-    row->sink_weight /= sum;
+    if (sink != -HUGE_VAL) /* none: it has no weight even where the sum is NaN */
+        row->sink_weight /= sum;
     for (int64_t j = 0; j < row->keys; j++)
         if (row->score[j] != -HUGE_VAL) /* whose weight is 0 even in a row of NaN */
             row->weight[j] /= sum;

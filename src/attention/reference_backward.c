@@ -8,8 +8,8 @@
  *     by the key           dk_j = scale · ds_j slope_j q
  *     by the sink          −w_sink g·o
  *
- * where slope_j is the softcap's derivative, 1 without it.  Only visible keys take part.
- */
+ * where slope_j is the softcap's derivative, 1 without it.  A key of weight 0, hidden or
+ * with a score of −∞, takes no part: nothing of it is read, and nothing added. */
 #include "attention/reference.h"
 #include <stdlib.h>
 
@@ -29,9 +29,9 @@ static bool sum_create(struct sum *sum, const attn_output *to, const int64_t ext
         return true;
     int64_t count = 1;
     for (int axis = 3; axis >= 0; axis--) {
-        sum->extent[axis] = extent[axis];
+        sum->extent[axis] = to->stride[axis] == 0 ? 1 : extent[axis];
         sum->stride[axis] = to->stride[axis] == 0 ? 0 : count;
-        count *= to->stride[axis] == 0 ? 1 : extent[axis];
+        count *= sum->extent[axis];
     }
     sum->data = calloc((size_t)count + 1, sizeof *sum->data);
     return sum->data != NULL;
@@ -80,10 +80,11 @@ static void backward_of_query(struct sums *sums, const struct attn_reference_row
     if (row->visible_keys > 0)
         for (int64_t d = 0; d < shape->Dv; d++)
             g_dot_o += element(g, b, h, i, d) * row->output[d];
-    sums->sinks[h] -= row->sink_weight * g_dot_o;
+    if (row->sink_weight != 0.0)
+        sums->sinks[h] -= row->sink_weight * g_dot_o;
 
     for (int64_t j = 0; j < row->keys; j++) {
-        if (!row->visible[j])
+        if (row->weight[j] == 0.0)
             continue;
         const int64_t key = row->first_key + j;
         double g_dot_v = 0.0;

@@ -96,8 +96,12 @@ static void multiply_slopes(const struct attn_backward_panel *panel,
     for (size_t key = 0; key < block->forward.keys; key++) {
         float *const gradient = block->gradient + key * block->row + panel->column;
         const float *const slope = block->slope + key * width;
-        for (size_t lane = 0; lane < width; lane += VF_LANES)
-            vf_store(gradient + lane, vf_load(gradient + lane) * vf_load(slope + lane));
+        for (size_t lane = 0; lane < width; lane += VF_LANES) {
+            /* A hidden key's slope may be NaN. */
+            const vf before = vf_load(gradient + lane);
+            const vf after = before * vf_load(slope + lane);
+            vf_store(gradient + lane, vf_keep(before != 0.0f, after));
+        }
     }
 }
 

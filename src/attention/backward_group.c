@@ -1,0 +1,391 @@
+/* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
+#include "attention/backward_group.h"
+#include "kernel/dropout.h"
+#include <math.h>
+#include <string.h>
+
+/* ---- Scratch --------------------------------------------------------------------------
+ */
+
+static size_t whole_lines(size_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+/* Takes whole cache lines off the scratch, or only counts them while that is NULL. */
+static float *take(float **scratch, size_t *floats, size_t count)
+{
+    float *const taken = *scratch;
+    *floats += whole_lines(count);
+    if (*scratch)
+        *scratch += whole_lines(count);
+    return taken;
+}
+
+static size_t lay_out(struct attn_backward_group *group,
+                      const struct attn_backward *backward, float *scratch)
+{
+    const attn_shape *const shape = backward->problem.shape;
+    const size_t D = (size_t)shape->D, Dv = (size_t)shape->Dv;
+    const size_t width = backward->kernels->panel_vectors * backward->kernels->lanes;
+    const size_t matrix = ATTN_BLOCK_KEYS * backward->lanes;
+    size_t floats = 0;
+    for (size_t p = 0; p < backward->panels; p++) {
+        struct attn_backward_panel *const panel = &group->panels[p];
+        panel->forward.D = D;
+        panel->forward.Dv = Dv;
+        panel->forward.query = take(&scratch, &floats, D * width);
+        panel->output_gradient = take(&scratch, &floats, Dv * width);
+        if (backward->gradients->query.data)
+            panel->query_gradient = take(&scratch, &floats, D * width);
+    }
+    group->weight = take(&scratch, &floats, matrix);
+    group->gradient = take(&scratch, &floats, matrix);
+    group->block.score = take(&scratch, &floats, ATTN_BLOCK_KEYS * width);
+    group->block.slope = take(&scratch, &floats, ATTN_BLOCK_KEYS * width);
+    group->query_pack = take(&scratch, &floats, backward->lanes * backward->D_whole);
+    group->gradient_pack = take(&scratch, &floats, backward->lanes * backward->Dv_whole);
+    group->output_pack = take(&scratch, &floats, backward->Dv_whole);
+    const size_t added = attn_added_floats(&backward->problem, backward->kernels);
+    float *const added_scratch = take(&scratch, &floats, added);
+    group->walk.added = added > 0 ? added_scratch : NULL;
+    return floats;
+}
+
+size_t attn_backward_group_floats(const struct attn_backward *backward)
+{
+    struct attn_backward_group group;
+    return lay_out(&group, backward, NULL);
+}
+
+void attn_backward_group_init(struct attn_backward_group *group,
+                              const struct attn_backward *backward, float *scratch)
+{
+    const attn_options *const options = backward->problem.options;
+    memset(group, 0, sizeof *group);
+    group->backward = backward;
+    group->walk.problem = &backward->problem;
+    group->walk.kernels = backward->kernels;
+    lay_out(group, backward, scratch);
+    group->block.row = backward->lanes;
+    group->block.dropout = options->dropout > 0.0;
+    group->block.dropout_threshold = attn_dropout_threshold(options->dropout);
+    group->block.dropout_factor = (float)attn_dropout_factor(options->dropout);
+}
+
+/* ---- Loading --------------------------------------------------------------------------
+ */
+
+/* The rows where they lie, if they are whole there, and else a copy. */
+static struct attn_whole_rows whole_rows(const struct attn_matrix *from, float *pack,
+                                         size_t whole)
+{
+    if (from->element_stride == 1 && from->size == whole)
+        return (struct attn_whole_rows){from->x, from->row_stride};
+    memset(pack, 0, from->rows * whole * sizeof *pack);
+    for (size_t i = 0; i < from->rows; i++) {
+        const float *const x = from->x + (ptrdiff_t)i * from->row_stride;
+        for (size_t n = 0; n < from->size; n++)
+            pack[i * whole + n] = x[(ptrdiff_t)n * from->element_stride];
+    }
+    return (struct attn_whole_rows){pack, (ptrdiff_t)whole};
+}
+
+static struct attn_matrix matrix_of(const float *x, const int64_t stride[4],
+                                    int64_t first_row, int64_t rows, int64_t size)
+{
+    return (struct attn_matrix){
+        .x = x + first_row * stride[2],
+        .row_stride = stride[2],
+        .element_stride = stride[3],
+        .rows = (size_t)rows,
+        .size = (size_t)size,
+    };
+}
+
+/* g·o of a query that lies in this lane of the group. */
+static float delta_of(const struct attn_backward_group *group, int64_t lane)
+{
+    const struct attn_backward *const backward = group->backward;
+    const struct attn_matrix row =
+        matrix_of(group->walk.head.output, backward->problem.tensors->output.stride,
+                  group->first_query + lane, 1, backward->problem.shape->Dv);
+    const struct attn_whole_rows output =
+        whole_rows(&row, group->output_pack, backward->Dv_whole);
+    return backward->kernels->backward->dot(group->output_gradient.x +
+                                                lane * group->output_gradient.stride,
+                                            output.x, backward->Dv_whole);
+}
+
+/* What each lane knows of its query before it sees a key. */
+static void load_lanes(struct attn_backward_group *group,
+                       struct attn_backward_panel *panel)
+{
+    const struct attn_problem *const problem = &group->backward->problem;
+    const struct attn_head *const head = &group->walk.head;
+    const size_t width = panel->forward.vectors * group->backward->kernels->lanes;
+    for (size_t lane = 0; lane < width; lane++) {
+        panel->log2_sum[lane] = INFINITY;
+        panel->delta[lane] = 0.0f;
+    }
+    for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
+        const int64_t query = panel->forward.first_query + lane;
+        const double lse = (double)problem->tensors->lse[head->row + query];
+        if (lse != -HUGE_VAL)
+            panel->log2_sum[lane] = (float)(lse * ATTN_LOG2_E);
+        panel->delta[lane] = delta_of(group, query - group->first_query);
+        if (head->sink != -INFINITY)
+            group->sink_sum -= exp((double)head->sink - lse) * (double)panel->delta[lane];
+        if (problem->options->dropout > 0.0) {
+            const struct attn_dropout_row row =
+                attn_dropout_row(problem->options->dropout_seed,
+                                 group->walk.sequence.index, head->h, query);
+            panel->forward.draw_low[lane] = (int32_t)row.low;
+            panel->forward.draw_high[lane] = (int32_t)row.high;
+        }
+    }
+}
+
+/* Takes queries into the next panel of the group. */
+static void load_panel(struct attn_backward_group *group, const float *output_gradient,
+                       int64_t first_query, int64_t queries)
+{
+    const struct attn_backward *const backward = group->backward;
+    const struct attn_problem *const problem = &backward->problem;
+    const attn_shape *const shape = problem->shape;
+    struct attn_backward_panel *const panel = &group->panels[group->count];
+    const size_t lanes = backward->kernels->lanes;
+    panel->column = (size_t)(first_query - group->first_query);
+    panel->forward.first_query = first_query;
+    panel->forward.queries = queries;
+    panel->forward.position = first_query + group->walk.sequence.offset;
+    panel->forward.vectors = ((size_t)queries + lanes - 1) / lanes;
+
+    const struct attn_matrix query =
+        matrix_of(group->walk.head.query, problem->tensors->query.stride, first_query,
+                  queries, shape->D);
+    const struct attn_matrix gradient =
+        matrix_of(output_gradient, backward->gradients->output.stride, first_query,
+                  queries, shape->Dv);
+    const size_t width = panel->forward.vectors * lanes;
+    const float scale = (float)((double)problem->options->scale * ATTN_LOG2_E);
+    backward->kernels->backward->load(panel->forward.query, width, &query, scale);
+    backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
+    if (panel->query_gradient)
+        memset(panel->query_gradient, 0, panel->forward.D * width * sizeof(float));
+    load_lanes(group, panel);
+    group->count++;
+}
+
+/* The queries of the group and their output's gradients, row by row. */
+static void load_rows(struct attn_backward_group *group, const float *output_gradient)
+{
+    const struct attn_backward *const backward = group->backward;
+    const struct attn_problem *const problem = &backward->problem;
+    const struct attn_matrix query =
+        matrix_of(group->walk.head.query, problem->tensors->query.stride,
+                  group->first_query, group->queries, problem->shape->D);
+    const struct attn_matrix gradient =
+        matrix_of(output_gradient, backward->gradients->output.stride, group->first_query,
+                  group->queries, problem->shape->Dv);
+    group->query = whole_rows(&query, group->query_pack, backward->D_whole);
+    group->output_gradient =
+        whole_rows(&gradient, group->gradient_pack, backward->Dv_whole);
+    group->queries_finite = backward->kernels->backward->is_finite(&query) &&
+                            backward->kernels->backward->is_finite(&gradient);
+}
+
+int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t first_query)
+{
+    const struct attn_backward *const backward = group->backward;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    const int64_t *const stride = backward->gradients->output.stride;
+    const float *const output_gradient =
+        backward->gradients->output.data + sequence->b * stride[0] +
+        group->walk.head.h * stride[1] + sequence->first_query * stride[2];
+
+    int64_t taken[ATTN_BACKWARD_PANELS];
+    size_t panels = 0;
+    group->first_query = first_query;
+    group->queries = 0;
+    while (panels < backward->panels && first_query + group->queries < sequence->Lq) {
+        taken[panels] = attn_next_panel(backward->kernels,
+                                        sequence->Lq - first_query - group->queries);
+        group->queries += taken[panels++];
+    }
+    load_rows(group, output_gradient);
+    group->count = 0;
+    for (size_t p = 0; p < panels; p++) {
+        load_panel(group, output_gradient, first_query, taken[p]);
+        first_query += taken[p];
+    }
+    return first_query;
+}
+
+/* ---- A block of keys ------------------------------------------------------------------
+ */
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+struct attn_key_range attn_backward_group_keys(const struct attn_backward_group *group)
+{
+    const struct attn_walk *const walk = &group->walk;
+    const int64_t last = group->first_query + group->queries - 1;
+    return (struct attn_key_range){
+        attn_visible_keys(walk->problem, &walk->sequence, group->first_query).first,
+        attn_visible_keys(walk->problem, &walk->sequence, last).end,
+    };
+}
+
+static struct attn_key_range seen_by_lane(const struct attn_backward_group *group,
+                                          int64_t lane)
+{
+    return attn_visible_keys(group->walk.problem, &group->walk.sequence,
+                             group->first_query + lane);
+}
+
+/* Which lanes see each key of the range by their position.  The first and the end of what
+ * lanes see never fall, so both pointers walk once. */
+static void fill_lanes(struct attn_backward_group *group, struct attn_key_range keys)
+{
+    const int64_t lanes = group->queries;
+    const bool all = seen_by_lane(group, lanes - 1).first <= keys.first &&
+                     seen_by_lane(group, 0).end >= keys.end;
+    int64_t begin = 0, end = all ? lanes : 0;
+    for (int64_t key = keys.first; key < keys.end; key++) {
+        while (!all && begin < lanes && seen_by_lane(group, begin).end <= key)
+            begin++;
+        while (end < lanes && seen_by_lane(group, end).first <= key)
+            end++;
+        group->lane_begin[key - keys.first] = (int32_t)begin;
+        group->lane_end[key - keys.first] = (int32_t)end;
+    }
+}
+
+/* bias[query][key] += gradient of the score, for the pairs of one panel. */
+static void add_to_bias(const struct attn_backward_group *group,
+                        const struct attn_backward_panel *panel)
+{
+    const attn_output *const bias = &group->backward->gradients->bias;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    const struct attn_backward_block *const block = &group->block;
+    float *const origin =
+        bias->data + sequence->b * bias->stride[0] +
+        group->walk.head.h * bias->stride[1] +
+        (sequence->first_query + panel->forward.first_query) * bias->stride[2] +
+        (sequence->first_key + block->forward.first_key) * bias->stride[3];
+    for (int64_t i = 0; i < panel->forward.queries; i++) {
+        float *const row = origin + i * bias->stride[2];
+        const float *const gradient = block->gradient + panel->column + i;
+        for (size_t key = 0; key < block->forward.keys; key++)
+            row[(ptrdiff_t)key * bias->stride[3]] += gradient[key * block->row];
+    }
+}
+
+static void clear_columns(const struct attn_backward_group *group,
+                          const struct attn_backward_panel *panel, int64_t first,
+                          int64_t end)
+{
+    const size_t bytes = (size_t)panel->forward.queries * sizeof(float);
+    for (int64_t row = first; row < end; row++) {
+        const size_t at = (size_t)row * group->block.row + panel->column;
+        memset(group->weight + at, 0, bytes);
+        memset(group->gradient + at, 0, bytes);
+    }
+}
+
+/* Fills the panel's columns of the group's matrices, whose row 0 is key keys.first. */
+static void show_panel(struct attn_backward_group *group,
+                       struct attn_backward_panel *panel, struct attn_key_range keys)
+{
+    const struct attn_backward_kernels *const kernels =
+        group->backward->kernels->backward;
+    struct attn_backward_block *const block = &group->block;
+    const int64_t count = keys.end - keys.first;
+    if (!attn_block_show(&block->forward, &panel->forward, &group->walk, keys.first,
+                         keys.end)) {
+        clear_columns(group, panel, 0, count);
+        return;
+    }
+    const int64_t skipped = block->forward.first_key - keys.first;
+    block->weight = group->weight + (size_t)skipped * block->row;
+    block->gradient = group->gradient + (size_t)skipped * block->row;
+    clear_columns(group, panel, 0, skipped);
+    clear_columns(group, panel, skipped + (int64_t)block->forward.keys, count);
+    block->careful = !group->keys_finite;
+    kernels->differentiate(panel, block);
+    if (group->backward->gradients->bias.data)
+        add_to_bias(group, panel);
+    kernels->query(panel, block);
+}
+
+static void gather_keys(const struct attn_backward_group *group,
+                        struct attn_key_range keys)
+{
+    const struct attn_backward *const backward = group->backward;
+    struct attn_gather gather = {
+        .out = group->sums.value + keys.first * (int64_t)backward->Dv_whole,
+        .out_stride = (ptrdiff_t)backward->Dv_whole,
+        .left = group->weight,
+        .left_stride = group->block.row,
+        .right = group->output_gradient.x,
+        .right_stride = group->output_gradient.stride,
+        .keys = (size_t)(keys.end - keys.first),
+        .size = backward->Dv_whole,
+        .lane_begin = group->lane_begin,
+        .lane_end = group->lane_end,
+        .careful = !group->queries_finite,
+    };
+    if (backward->gradients->value.data)
+        backward->kernels->backward->gather(&gather);
+    gather.out = group->sums.key + keys.first * (int64_t)backward->D_whole;
+    gather.out_stride = (ptrdiff_t)backward->D_whole;
+    gather.left = group->gradient;
+    gather.right = group->query.x;
+    gather.right_stride = group->query.stride;
+    gather.size = backward->D_whole;
+    if (backward->gradients->key.data)
+        backward->kernels->backward->gather(&gather);
+}
+
+void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
+{
+    const struct attn_key_range seen = attn_backward_group_keys(group);
+    const struct attn_key_range keys = {
+        clamp(first, seen.first, seen.end),
+        clamp(first + ATTN_BLOCK_KEYS, seen.first, seen.end),
+    };
+    if (keys.first >= keys.end)
+        return;
+    fill_lanes(group, keys);
+    for (size_t p = 0; p < group->count; p++)
+        show_panel(group, &group->panels[p], keys);
+    gather_keys(group, keys);
+}
+
+/* ---- Storing --------------------------------------------------------------------------
+ */
+
+void attn_backward_group_store(const struct attn_backward_group *group)
+{
+    const struct attn_backward *const backward = group->backward;
+    const attn_output *const to = &backward->gradients->query;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    if (!to->data)
+        return;
+    float *const origin = to->data + sequence->b * to->stride[0] +
+                          group->walk.head.h * to->stride[1] +
+                          sequence->first_query * to->stride[2];
+    for (size_t p = 0; p < group->count; p++) {
+        const struct attn_backward_panel *const panel = &group->panels[p];
+        backward->kernels->backward->store(
+            origin + panel->forward.first_query * to->stride[2], to->stride[2],
+            to->stride[3], panel->query_gradient,
+            panel->forward.vectors * backward->kernels->lanes,
+            (size_t)panel->forward.queries, panel->forward.D,
+            backward->problem.options->scale);
+    }
+}

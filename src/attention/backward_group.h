@@ -1,0 +1,79 @@
+/* The backward pass of a group: a few panels of queries of one head, walked together over
+ * the blocks of keys they see.  The group's query gradients are whole when it is done;
+ * what it adds to its keys' and values' gradients goes to sums that all groups of the
+ * unit share, one after the other. */
+#ifndef ATTN_ATTENTION_BACKWARD_GROUP_H
+#define ATTN_ATTENTION_BACKWARD_GROUP_H
+
+#include "attention/panel.h"
+#include "kernel/backward_table.h"
+
+/* Panels of a group at most; 96 lanes of queries share a block. */
+enum { ATTN_BACKWARD_PANELS = 8, ATTN_BACKWARD_LANES = 96 };
+
+/* What all workers of a call share. */
+struct attn_backward {
+    struct attn_problem problem;
+    const attn_gradients *gradients;
+    const struct attn_kernels *kernels;
+    size_t panels;            /* of a full group */
+    size_t lanes;             /* of its matrices */
+    size_t D_whole, Dv_whole; /* D and Dv rounded up to whole vectors */
+    int64_t longest_keys;     /* of any sequence */
+};
+
+/* Gradients of the keys of one sequence and key head, before the scale. */
+struct attn_backward_sums {
+    float *key;   /* [Lk][D_whole] */
+    float *value; /* [Lk][Dv_whole] */
+};
+
+/* Rows without gaps, padded with zeros to whole vectors. */
+struct attn_whole_rows {
+    const float *x;
+    ptrdiff_t stride;
+};
+
+struct attn_backward_group {
+    const struct attn_backward *backward;
+    struct attn_walk walk;
+    struct attn_backward_sums sums;
+    bool keys_finite; /* those of the walk's sequence and key head */
+    double sink_sum;  /* gradient of the sink, of the groups so far of this head */
+
+    size_t count; /* panels */
+    int64_t first_query, queries;
+    struct attn_backward_panel panels[ATTN_BACKWARD_PANELS];
+    struct attn_backward_block block;
+    struct attn_whole_rows query, output_gradient;
+    bool queries_finite;
+
+    /* Scratch */
+    float *weight, *gradient;          /* [ATTN_BLOCK_KEYS][lanes] */
+    float *query_pack, *gradient_pack; /* [lanes][whole size] */
+    float *output_pack;                /* [Dv_whole] */
+    int32_t lane_begin[ATTN_BLOCK_KEYS], lane_end[ATTN_BLOCK_KEYS];
+};
+
+/* Floats of scratch of one group. */
+size_t attn_backward_group_floats(const struct attn_backward *backward);
+
+/* Lays out the group over scratch of that many floats, aligned to 64 bytes. */
+void attn_backward_group_init(struct attn_backward_group *group,
+                              const struct attn_backward *backward, float *scratch);
+
+/* Takes the queries from first_query on; walk and sums stand already.  Returns the first
+ * one not taken. */
+int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t first_query);
+
+/* The keys that any query of the group sees. */
+struct attn_key_range attn_backward_group_keys(const struct attn_backward_group *group);
+
+/* Shows the group the block of keys that begins at first, a multiple of ATTN_BLOCK_KEYS.
+ */
+void attn_backward_group_show(struct attn_backward_group *group, int64_t first);
+
+/* Stores the query gradients. */
+void attn_backward_group_store(const struct attn_backward_group *group);
+
+#endif
