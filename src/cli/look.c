@@ -1,0 +1,329 @@
+/* attn look: where a translator looked while it read and wrote a text. */
+#include "cli/cli.h"
+#include "cli/look_choose.h"
+#include "file/file.h"
+#include "inspect/build.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char help[] =
+    "usage: attn look TEXT|FILE|FILE.attn|- [options]\n"
+    "\n"
+    "Translates a sentence and shows where every head looked: the verdict first, then "
+    "the\n"
+    "alignment, what the heads do, and those worth a look.  A file that exists is read; "
+    "an\n"
+    ".attn file is a record kept before; - or nothing is standard input.\n"
+    "\n"
+    "  --at WORD|N         one word, every head; was#2 is its second occurrence\n"
+    "  --layer N           with --head N (or --head 3.4): one head, or one row, in full\n"
+    "  --part PART         encoder, decoder or cross\n"
+    "  -o FILE             .svg .png .html .json, or .attn to keep the record\n"
+    "  --json              all words, weights and measures on standard output\n"
+    "  --model NAME        a folder, or one of models/ (default translate-en-fr)\n"
+    "  --translation TEXT  look at this translation instead of the model's own\n"
+    "  --beam N            beams of the search (default 4)\n"
+    "  --limits A=x,…      conventions: clear=.5 strong=.5 weak=.3 lift=1.4 broad=.8 "
+    "faint=.05\n"
+    "  --theme light|dark  --colour none|256|full  --scale linear|log|uniform  --width "
+    "N\n"
+    "\n"
+    "example: attn look \"The cat, which was sitting on the mat, was hungry\"\n"
+    "         attn look \"The cat, which was sitting on the mat, was hungry\" --at "
+    "'was#2'\n";
+
+enum { LONGEST_TEXT = 1 << 20 };
+
+typedef struct arguments {
+    const char *model, *at, *layer, *head, *part, *output, *beam, *theme, *colour, *scale,
+        *width, *translation, *limits;
+    bool json;
+    const char *text; /* or a path, or "-" */
+} arguments;
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length > tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return strlen(path) < 4096 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* Line ends and runs of white space are one space, as in what the models were trained on;
+ * none at the ends. */
+static size_t tidy(char *text, size_t length)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < length; i++) {
+        const bool space = strchr(" \t\r\n\v\f", text[i]) != NULL && text[i] != '\0';
+        if (!space)
+            text[kept++] = text[i];
+        else if (kept > 0 && text[kept - 1] != ' ')
+            text[kept++] = ' ';
+    }
+    kept -= kept > 0 && text[kept - 1] == ' ';
+    text[kept] = '\0';
+    return kept;
+}
+
+static attn_status read_text(const char *given, char **text, size_t *length,
+                             attn_error *error)
+{
+    if (strcmp(given, "-") == 0 || is_file(given)) {
+        const attn_status status =
+            attn_file_read(given, LONGEST_TEXT, text, length, error);
+        if (status != ATTN_OK)
+            return status;
+    } else {
+        *text = strdup(given);
+        if (*text == NULL)
+            return attn_error_set(error, ATTN_ENOMEM, "memory was refused for the text");
+        *length = strlen(*text);
+    }
+    *length = tidy(*text, *length);
+    return ATTN_OK;
+}
+
+/* "translate-en-fr" goes from "en" to "fr"; another name says nothing. */
+static void read_languages(const char *name, char from[8], char to[8])
+{
+    const char *last = strrchr(name, '-');
+    from[0] = to[0] = '\0';
+    if (last == NULL || last - name < 3 || strlen(last + 1) != 2 || last[-3] != '-')
+        return;
+    snprintf(from, 8, "%.2s", last - 2);
+    snprintf(to, 8, "%.2s", last + 1);
+}
+
+static const char *base_name(char *folder)
+{
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        folder[--length] = '\0';
+    const char *slash = strrchr(folder, '/');
+    return slash == NULL || slash[1] == '\0' ? folder : slash + 1;
+}
+
+static attn_status run_model(const arguments *a, attn_record_request *request,
+                             const char *text, size_t length, attn_record **record,
+                             attn_error *error)
+{
+    char folder[4096], tokenizer_path[4160], from[8], to[8];
+    attn_tokenizer *tokenizer = NULL;
+    attn_context *context = NULL;
+    attn_status status = cli_find_model(a->model == NULL ? "translate-en-fr" : a->model,
+                                        folder, sizeof folder, error);
+    if (status != ATTN_OK)
+        return status;
+    snprintf(tokenizer_path, sizeof tokenizer_path, "%s/tokenizer.json", folder);
+    request->model = base_name(folder);
+    read_languages(request->model, from, to);
+    request->source_language = from;
+    request->target_language = to;
+    status = attn_translator_load(&request->translator, folder, error);
+    if (status == ATTN_OK)
+        status = attn_tokenizer_load(&tokenizer, tokenizer_path, error);
+    if (status == ATTN_OK) {
+        status = attn_context_create(&context, NULL);
+        if (status != ATTN_OK)
+            attn_error_set(error, status, "no attention on this machine: %s",
+                           attn_status_name(status));
+    }
+    request->tokenizer = tokenizer;
+    request->context = context;
+    if (status == ATTN_OK)
+        status = attn_record_build(record, request, text, length, error);
+    attn_context_destroy(context);
+    attn_tokenizer_destroy(tokenizer);
+    attn_translator_destroy(request->translator);
+    return status;
+}
+
+static attn_status make_record(const arguments *a, attn_record **record,
+                               attn_error *error)
+{
+    if (ends_with(a->text, ".attn") && (is_file(a->text) || !strchr(a->text, ' '))) {
+        if (a->model != NULL || a->beam != NULL || a->translation != NULL)
+            return attn_error_set(error, ATTN_EINVAL,
+                                  "%.200s is a record: it has its model and translation; "
+                                  "expected no --model, --beam or --translation",
+                                  a->text);
+        return attn_record_load(record, a->text, error);
+    }
+    attn_record_request request = {0};
+    char *text = NULL, *translation = NULL;
+    size_t length = 0;
+    attn_search_options_init(&request.search);
+    if (a->beam != NULL)
+        request.search.beams = atoi(a->beam);
+    attn_status status = read_text(a->text, &text, &length, error);
+    if (status == ATTN_OK && a->translation != NULL) {
+        translation = strdup(a->translation);
+        if (translation == NULL)
+            status =
+                attn_error_set(error, ATTN_ENOMEM, "memory was refused for the text");
+        else
+            tidy(translation, strlen(translation));
+        request.translation = translation;
+    }
+    if (status == ATTN_OK)
+        status = run_model(a, &request, text, length, record, error);
+    free(text);
+    free(translation);
+    return status;
+}
+
+static attn_draw *drawing(const arguments *a)
+{
+    static const struct {
+        const char *end;
+        attn_draw *draw;
+    } formats[] = {{".svg", attn_draw_svg},
+                   {".png", attn_draw_png},
+                   {".html", attn_draw_html},
+                   {".json", attn_draw_json}};
+    for (size_t i = 0; a->output != NULL && i < sizeof formats / sizeof *formats; i++)
+        if (ends_with(a->output, formats[i].end))
+            return formats[i].draw;
+    return a->output != NULL ? NULL : a->json ? attn_draw_json : attn_draw_terminal;
+}
+
+static attn_status draw(const arguments *a, const attn_record *record,
+                        const attn_conventions *conventions,
+                        const attn_draw_options *options, attn_error *error)
+{
+    if (a->output != NULL && ends_with(a->output, ".attn"))
+        return attn_record_save(record, a->output, error);
+    attn_summary *summary;
+    char *text = NULL;
+    size_t length = 0;
+    attn_status status = attn_summary_create(&summary, record, conventions, error);
+    if (status != ATTN_OK)
+        return status;
+    status = drawing(a)(record, summary, options, &text, &length, error);
+    attn_summary_destroy(summary);
+    if (status == ATTN_OK)
+        status =
+            attn_file_write(a->output == NULL ? "-" : a->output, text, length, error);
+    free(text);
+    return status;
+}
+
+static attn_status read_options(const arguments *a, attn_draw_options *options,
+                                attn_conventions *conventions, attn_error *error)
+{
+    static const char *const scales[] = {"linear", "log", "uniform"};
+    attn_draw_options_init(options);
+    attn_conventions_init(conventions);
+    attn_status status = look_read_screen(a->theme, a->colour, options, error);
+    if (status == ATTN_OK && a->part != NULL)
+        status = look_read_part(a->part, options, error);
+    if (status == ATTN_OK)
+        status = look_read_head(a->layer, a->head, options, error);
+    if (status == ATTN_OK && a->limits != NULL)
+        status = look_read_limits(a->limits, conventions, error);
+    if (status != ATTN_OK || a->scale == NULL)
+        return status;
+    for (int scale = 0; scale < 3; scale++)
+        if (strcmp(a->scale, scales[scale]) == 0) {
+            options->scale = (attn_scale)scale;
+            return ATTN_OK;
+        }
+    return attn_error_set(error, ATTN_EINVAL,
+                          "--scale is \"%.40s\"; expected linear, log or uniform",
+                          a->scale);
+}
+
+/* What is asked of the record itself: a word of it. */
+static attn_status choose(const arguments *a, const attn_record *record,
+                          attn_draw_options *options, attn_error *error)
+{
+    int64_t others = 0;
+    if (a->at == NULL) {
+        if (options->layer >= 0 && options->part < 0)
+            options->part = ATTN_PART_ENCODER;
+        return ATTN_OK;
+    }
+    const attn_status status = look_find_word(record, a->at, options, &others, error);
+    if (status == ATTN_OK && others > 0)
+        fprintf(stderr,
+                "attn look: \"%s\" occurs %lld times; this is the first: %s#2 is the "
+                "second\n",
+                a->at, (long long)others + 1, a->at);
+    return status;
+}
+
+static int check(int argc, char **argv, int count, arguments *a,
+                 attn_draw_options *options)
+{
+    static const char *const ends[] = {".svg", ".png", ".html", ".json", ".attn"};
+    int64_t number = 0;
+    int code = CLI_DONE;
+    (void)argc;
+    if (count > 1)
+        return cli_misused(
+            "look", "one text expected, got %d; put the sentence in quotes", count);
+    if (count == 0 && isatty(STDIN_FILENO))
+        return cli_misused("look", "which text? attn look \"The cat was hungry\"");
+    a->text = count == 1 ? argv[1] : "-";
+    if (a->beam != NULL)
+        code = cli_integer("look", "--beam", a->beam, 1, 64, &number);
+    if (code == CLI_DONE && a->width != NULL)
+        code = cli_integer("look", "--width", a->width, 40, 1000, &options->width);
+    if (code != CLI_DONE || a->output == NULL)
+        return code;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (ends_with(a->output, ends[i]))
+            return CLI_DONE;
+    return cli_misused("look",
+                       "-o is %s; expected a name in .svg, .png, .html, .json or .attn",
+                       a->output);
+}
+
+int cli_look(int argc, char **argv)
+{
+    arguments a = {0};
+    const cli_option options[] = {{"model", 0, NULL, &a.model},
+                                  {"at", 0, NULL, &a.at},
+                                  {"layer", 0, NULL, &a.layer},
+                                  {"head", 0, NULL, &a.head},
+                                  {"part", 0, NULL, &a.part},
+                                  {"output", 'o', NULL, &a.output},
+                                  {"json", 0, &a.json, NULL},
+                                  {"beam", 0, NULL, &a.beam},
+                                  {"theme", 0, NULL, &a.theme},
+                                  {"colour", 0, NULL, &a.colour},
+                                  {"scale", 0, NULL, &a.scale},
+                                  {"width", 0, NULL, &a.width},
+                                  {"limits", 0, NULL, &a.limits},
+                                  {"translation", 0, NULL, &a.translation},
+                                  {0}};
+    attn_error error = {0};
+    attn_draw_options drawn;
+    attn_conventions conventions;
+    int count = 0;
+    bool stop = false;
+    int code = cli_parse(argc, argv, options, help, &count, &stop);
+    if (stop)
+        return code;
+    if (read_options(&a, &drawn, &conventions, &error) != ATTN_OK)
+        return cli_fail("look", &error);
+    code = check(argc, argv, count, &a, &drawn);
+    if (code != CLI_DONE)
+        return code;
+    attn_record *record = NULL;
+    attn_status status = make_record(&a, &record, &error);
+    if (status == ATTN_OK)
+        status = choose(&a, record, &drawn, &error);
+    if (status == ATTN_OK)
+        status = draw(&a, record, &conventions, &drawn, &error);
+    attn_record_destroy(record);
+    return status == ATTN_OK ? CLI_DONE : cli_fail("look", &error);
+}
