@@ -1,0 +1,38 @@
+/* Checks against PyPI packages: run by the interpreter that ATTN_PYTHON names (python3
+ * where it is unset), and skipped, by name, where a package is missing. */
+#ifndef TESTS_PYTHON_H
+#define TESTS_PYTHON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Runs a script; the interpreter's exit status, −1 where it did not start. */
+static inline int python_run(const char *script)
+{
+    const char *const chosen = getenv("ATTN_PYTHON");
+    char command[512];
+    snprintf(command, sizeof command, "'%s' -", chosen ? chosen : "python3");
+    /* A sanitizer's preloaded library would be checking the interpreter. */
+    FILE *const python = popen(command, "w");
+    if (!python)
+        return -1;
+    fputs(script, python);
+    return pclose(python);
+}
+
+/* Whether the packages, "a, b", can be imported; says which test they are missed by. */
+static inline bool python_has_for(const char *packages, const char *test)
+{
+    char script[256];
+    snprintf(script, sizeof script,
+             "import sys\ntry:\n import %s\nexcept ImportError:\n sys.exit(1)\n",
+             packages);
+    if (python_run(script) == 0)
+        return true;
+    printf("skipped: %s (python has no %s; see ATTN_PYTHON)\n", test, packages);
+    return false;
+}
+#define python_has(packages) python_has_for(packages, __func__)
+
+#endif
