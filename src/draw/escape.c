@@ -17,6 +17,8 @@ static int32_t shown(int32_t point)
         return 0x2421;
     if (point >= 0x80 && point < 0xA0)
         return REPLACEMENT;
+    if ((point >= 0x2028 && point <= 0x202E) || point == 0xFEFF)
+        return REPLACEMENT; /* line ends, and what would turn "evil" into "live" */
     if ((point & 0xFFFE) == 0xFFFE || (point >= 0xFDD0 && point <= 0xFDEF))
         return REPLACEMENT; /* noncharacters */
     return point;

@@ -6,7 +6,8 @@
 #include "inspect/buffer.h"
 
 /** The next code point as it is shown, 0 at the end: what is not UTF-8 is U+FFFD, control
- * characters are their pictures (ESC is U+241B), other code points XML forbids U+FFFD. */
+ * characters are their pictures (ESC is U+241B), what XML forbids or would reorder the
+ * text around it U+FFFD. */
 int32_t attn_shown_next(const char **text);
 
 /** For content and for attributes in double quotes, of XML and HTML alike. */

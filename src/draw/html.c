@@ -9,6 +9,13 @@
 #include "inspect/sentence.h"
 #include <string.h>
 
+enum {
+    VERDICT_COLUMNS = 240, /* two lines of a wide page: to be read in five seconds */
+    GRID_COLUMNS = 16,     /* heads on a line: what 320 pixels hold */
+    NUMBER_COLUMNS = 12,   /* most heads on a line with numbers, where lines are tight */
+    TIGHT_LAYERS = 18      /* with more, grids are drawn in tight lines */
+};
+
 static void put_rgb(attn_buffer *out, attn_rgb colour)
 {
     attn_buffer_print(out, "#%02X%02X%02X", colour.red, colour.green, colour.blue);
@@ -105,7 +112,8 @@ static void put_header(attn_buffer *out, const attn_figure *figure)
         attn_buffer_put(out, "<ul class=\"verdict\">");
     for (int64_t i = 0; i < attn_verdict_lines(figure->summary); i++) {
         attn_buffer said = {0};
-        attn_put_verdict(&said, record, figure->summary, i, ATTN_SPELL_TERMINAL, 0);
+        attn_put_verdict(&said, record, figure->summary, i, ATTN_SPELL_TERMINAL,
+                         VERDICT_COLUMNS);
         attn_buffer_put(out, "<li>");
         put_said(out, &said);
         attn_buffer_put(out, "</li>\n");
@@ -113,6 +121,30 @@ static void put_header(attn_buffer *out, const attn_figure *figure)
     if (attn_verdict_lines(figure->summary) > 0)
         attn_buffer_put(out, "</ul>");
     attn_buffer_put(out, "</header>\n");
+}
+
+/* Buttons of which one is pressed; the script finds them by field and value. */
+static void put_choice(attn_buffer *out, const char *field, const char *label,
+                       const char *const names[3])
+{
+    attn_buffer_print(out, "<span class=\"choice\" role=\"group\" aria-label=\"%s\">",
+                      label);
+    for (int i = 0; i < 3; i++)
+        attn_buffer_print(out, "<button data-field=\"%s\" data-value=\"%d\">%s</button>",
+                          field, i, names[i]);
+    attn_buffer_put(out, "</span>");
+}
+
+static void put_controls(attn_buffer *out)
+{
+    attn_buffer_put(out, "<div class=\"bar\">");
+    put_choice(out, "scale", "scale",
+               (const char *const[]){"linear", "log", "× uniform"});
+    attn_buffer_put(out, "<span>special tokens</span>");
+    put_choice(out, "special", "special tokens",
+               (const char *const[]){"shown", "hidden", "renormalised"});
+    attn_buffer_put(out, "<input id=\"find\" placeholder=\"find a word  /\" "
+                         "aria-label=\"find a word\"></div>\n");
 }
 
 static void put_map_section(attn_buffer *out, const attn_figure *figure)
@@ -124,17 +156,13 @@ static void put_map_section(attn_buffer *out, const attn_figure *figure)
     put_said(out, &name);
     attn_buffer_put(out, "</h2><figure>\n");
     attn_svg_write(out, figure, ATTN_SVG_BOTH, false);
+    attn_buffer_put(out, "</figure></noscript>\n<div id=\"view\" hidden>"
+                         "<div class=\"title\"><h2 id=\"name\"></h2>"
+                         "<button class=\"link\" id=\"keys\">keys ?</button></div>\n");
+    put_controls(out);
     attn_buffer_put(
         out,
-        "</figure></noscript>\n<div id=\"view\" hidden>"
-        "<div class=\"title\"><h2 id=\"name\"></h2>"
-        "<button class=\"link\" id=\"keys\">keys ?</button></div>\n"
-        "<div class=\"bar\">"
-        "<span class=\"choice\" id=\"scale\" role=\"group\" aria-label=\"scale\"></span>"
-        "<span>special tokens</span><span class=\"choice\" id=\"special\" role=\"group\" "
-        "aria-label=\"special tokens\"></span>"
-        "<input id=\"find\" placeholder=\"find a word  /\" aria-label=\"find a word\">"
-        "</div>\n<div id=\"badge\"></div><canvas id=\"map\" role=\"img\"></canvas>"
+        "<div id=\"badge\"></div><canvas id=\"map\" role=\"img\"></canvas>"
         "<div id=\"legend\"></div>"
         "<div id=\"read\" aria-live=\"polite\"></div><div id=\"texts\"></div></div>\n"
         "</section>\n");
@@ -176,7 +204,7 @@ static void put_head_button(attn_buffer *out, const attn_figure *figure, int64_t
 static void put_grid(attn_buffer *out, const attn_figure *figure, int64_t index)
 {
     const attn_record_part *const part = &figure->record->parts[index];
-    const int64_t lines = (part->heads + 15) / 16;
+    const int64_t lines = (part->heads + GRID_COLUMNS - 1) / GRID_COLUMNS;
     const int64_t columns = (part->heads + lines - 1) / lines;
     attn_buffer_print(out, "<div class=\"part\" style=\"--columns:%lld\"><h3>",
                       (long long)columns);
@@ -225,12 +253,26 @@ static void put_finding(attn_buffer *out, const attn_figure *figure,
     attn_buffer_put(out, "</span></button></li>\n");
 }
 
+/* So that the list of heads worth a look is not far down. */
+static void put_tightness(attn_buffer *out, const attn_record *record)
+{
+    int64_t layers = 0, heads = 0;
+    for (int64_t i = 0; i < record->part_count; i++) {
+        layers += record->parts[i].layers;
+        heads = record->parts[i].heads > heads ? record->parts[i].heads : heads;
+    }
+    if (layers > TIGHT_LAYERS)
+        attn_buffer_put(out, heads > NUMBER_COLUMNS ? " tight plain" : " tight");
+}
+
 static void put_heads_section(attn_buffer *out, const attn_figure *figure)
 {
     attn_buffer_put(out, "<section class=\"heads\" aria-label=\"heads\">\n"
                          "<div class=\"title\"><h2>What the heads do</h2>"
                          "<button class=\"link\" id=\"thumbs\"></button></div>\n"
-                         "<div class=\"grids\">\n");
+                         "<div class=\"grids");
+    put_tightness(out, figure->record);
+    attn_buffer_put(out, "\">\n");
     for (int64_t i = 0; i < figure->record->part_count; i++)
         put_grid(out, figure, i);
     attn_buffer_put(out, "</div>\n<p class=\"note\">");

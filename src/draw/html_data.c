@@ -163,7 +163,8 @@ static attn_status put_all(attn_buffer *out, const attn_figure *figure, const si
                               HTML_DATA_LIMIT_BYTES / 1000000);
     const long clear = lround(figure->summary->conventions.clear * 10000);
     attn_buffer_print(out,
-                      "],\"start\":[%lld,%lld,%lld],\"row\":%lld,\"clear\":%ld.%04ld,"
+                      "],\"start\":{\"part\":%lld,\"layer\":%lld,\"head\":%lld,"
+                      "\"row\":%lld},\"clear\":%ld.%04ld,"
                       "\"maps\":\"",
                       (long long)figure->part, (long long)figure->layer,
                       (long long)figure->head,

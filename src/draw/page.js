@@ -2,9 +2,10 @@
 // It reads the JSON in #data and writes nothing but this document and its address:
 //   parts    name, letter, rows, keys (labels), rowSpecial, keySpecial (0 or 1), self, causal,
 //            layers, heads, at (where its maps begin), verb, rowSay, keySay,
+//            tile (words a label stands for; a cell is the largest weight in it) and words,
 //            roles and entropy of [layer][head]
 //   maps     base64 of little-endian u16, weight × 65535, by part, layer, head, row, key
-//   start    part, layer, head (-1: mean of the heads) of the first map
+//   start    part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
 //   clear    the weight from which on a row reads one word
 'use strict';
 const $ = id => document.getElementById(id);
@@ -17,8 +18,7 @@ const maps = (text => {
     return new DataView(bytes.buffer);
 })(atob(data.maps));
 const UNSEEN = -1, HIDDEN = -2;    // cells without a weight: by the model, by the reader
-const SCALES = ['linear', 'log', '× uniform'], SPECIALS = ['shown', 'hidden', 'renormalised'];
-const state = { part: data.start[0], layer: data.start[1], head: data.start[2], row: -1, key: -1, scale: 0, special: 0, thumbs: 0 };
+const state = { key: -1, scale: 0, special: 0, thumbs: 0, ...data.start };
 let over = null;       // what the pointer is on: {part, layer, head} or {row, key}
 let cells = null;      // where the map's cells lie: x, y, size, and those shown
 let colour = null;     // of the theme: ink, soft, line, amber, and 256 of each ramp
@@ -86,6 +86,7 @@ function shownRow(part, layer, head, row) {
 const shownMap = (part, layer, head) => part.rows.map((_, row) => shownRow(part, layer, head, row));
 
 function visible(part, row) {
+    if (part.tile > 1) return part.causal ? Math.min(part.words, (row + 1) * part.tile) : part.words;
     return part.keySpecial.reduce((n, special, key) => n + !(unseen(part, row, key) || state.special === 2 && special), 0);
 }
 
@@ -127,8 +128,8 @@ function measure(g, part, width, font) {
     return { x, y, size, rows, keys };
 }
 
-function labels(g, part, at, font) {
-    const { x, y, size, rows, keys } = cells, { row, key } = cursor(), small = size < 16 ? 11 : 13;
+function labels(g, part, font) {
+    const { x, y, size, rows, keys } = cells, { row, key } = cursor(), small = size < 21 ? 11 : 13;
     const label = (word, i, chosen, special, apart) => {
         const step = Math.ceil(apart / size);
         if (i !== chosen && (i % step || chosen >= 0 && Math.abs(chosen - i) < step)) return;
@@ -150,8 +151,8 @@ function drawCells(g, part, map, font) {
     const { x, y, size } = cells, side = size < 8 ? size : size - 1;
     g.textAlign = 'center';
     g.textBaseline = 'middle';
-    g.lineWidth = 1;
-    g.strokeStyle = colour.line;
+    g.lineWidth = .7;
+    g.strokeStyle = colour.soft;
     map.forEach((weights, i) => {
         const seen = visible(part, i), top = y + i * size;
         weights.forEach((w, j) => {
@@ -196,7 +197,7 @@ function drawMap() {
     canvas.height = height * ratio;
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     drawCells(g, part, map, font);
-    labels(g, part, p, font);
+    labels(g, part, font);
     drawMarks(g, part, map);
     return map;
 }
@@ -223,7 +224,7 @@ function say(part, layer, head, map) {
     } else {
         const w = weights[best];
         line(element('b', {}, '“', bdi(part.rows[row]), `” ${part.verb} “`, bdi(part.keys[best]), '” ' + number(w)),
-            ` ${(w * visible(part, row)).toFixed(1)} × uniform` + (state.special === 2 ? ', renormalised' : ''));
+            ` ${(w * visible(part, row)).toFixed(1)} × uniform` + (state.special === 2 ? ', renormalised' : '') + (part.tile > 1 ? ', the most of its tile' : ''));
         line(...everyHead(part, row, best, span));
     }
     if (pairs.length) line('row: ', ...list(pairs, part.keys));
@@ -251,9 +252,9 @@ function legend(part) {
         made.style.background = paint(weightAt(i / 10), 99).fill;
         return made;
     };
-    const mark = (name, text) => [element('i', { className: name }), text];
-    $('legend').replaceChildren(low, ...Array.from({ length: 11 }, swatch), high,
-        ...part.causal ? mark('unseen', 'comes later') : [], ...state.special ? mark('hidden', 'special, not shown') : []);
+    const mark = (shown, name, text) => shown ? element('span', {}, element('i', { className: name }), text) : '';
+    $('legend').replaceChildren(element('span', {}, low, ...Array.from({ length: 11 }, swatch), high),
+        mark(part.causal, 'unseen', 'comes later'), mark(state.special, 'hidden', 'special, not shown'));
 }
 
 function badge(part, layer, head) {
@@ -294,8 +295,7 @@ function texts(part, map) {
     else say.textContent = 'weight received, mean of the rows' + (part.self ? '; point at a word' : '');
     [...say.parentNode.querySelectorAll('button')].forEach((button, j) => {
         const w = weights ? weights[j] : mean(j), { fill, ink } = w < 0 ? { fill: '', ink: '' } : paint(w, visible(part, weights ? row : part.rows.length - 1));
-        button.style.background = fill;
-        button.style.color = ink;
+        Object.assign(button.style, { background: fill, color: ink });
         button.className = (w < 0 ? 'off ' : '') + (j === (part.self ? row : key) ? 'chosen' : '');
     });
     all('[data-row]').forEach((button, i) => {
@@ -330,15 +330,7 @@ function thumbnail(button) {
 }
 
 function controls() {
-    const choice = (id, names, field) => $(id).replaceChildren(...names.map((name, i) => {
-        const made = element('button', { ariaPressed: state[field] === i }, name);
-        Object.assign(made.dataset, { field, value: i });
-        return made;
-    }));
-    const focused = document.activeElement.dataset;
-    choice('scale', SCALES, 'scale');
-    choice('special', SPECIALS, 'special');
-    if (focused.field) document.querySelector(`[data-field=${focused.field}][data-value="${focused.value}"]`).focus();
+    all('[data-field]').forEach(button => button.ariaPressed = state[button.dataset.field] === +button.dataset.value);
     $('thumbs').textContent = state.thumbs ? 'roles' : 'thumbnails';
     all('.head').forEach(button => state.thumbs ? thumbnail(button) : button.querySelector('canvas')?.remove());
     all('[data-part]').forEach(button => {

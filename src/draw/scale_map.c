@@ -13,11 +13,13 @@ static void put_label(attn_buffer *buffer, const attn_map_side *side,
                       const attn_record_words *words, int64_t index)
 {
     const int64_t first = index * side->tile;
+    const int64_t last = smaller(first + side->tile, side->words) - 1;
     if (side->tile == 1)
         attn_put_word(buffer, &words->list[first], ATTN_SPELL_PLAIN);
+    else if (first == last)
+        attn_buffer_print(buffer, "%lld", (long long)first + 1);
     else
-        attn_buffer_print(buffer, "%lld–%lld", (long long)first + 1,
-                          (long long)smaller(first + side->tile, side->words));
+        attn_buffer_print(buffer, "%lld–%lld", (long long)first + 1, (long long)last + 1);
 }
 
 attn_status attn_map_side_create(attn_map_side *side, const attn_record_words *words,

@@ -72,7 +72,7 @@ static void put_description(attn_buffer *out, const attn_figure *figure)
     for (int64_t i = 0; i < attn_verdict_lines(figure->summary); i++) {
         attn_buffer_truncate(&said, 0);
         attn_put_verdict(&said, figure->record, figure->summary, i, ATTN_SPELL_TERMINAL,
-                         0);
+                         240);
         attn_buffer_put(out, i ? " " : "");
         attn_put_xml(out, attn_buffer_text(&said));
     }
