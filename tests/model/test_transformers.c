@@ -1,0 +1,253 @@
+/* What is saved here opens in the `transformers` package, without a missing key and
+ * without a warning, and gives the same logits and the same translations.  This program
+ * saves models, what they compute and what they translate; test_transformers.py, the only
+ * argument, compares.  The interpreter is ATTN_PYTHON's, else python3; where it cannot
+ * import the packages the tests are skipped. */
+#include "file/safetensors.h"
+#include "model/translate.h"
+#include "small.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { SENTENCES = 6, WRITTEN = SMALL_POSITIONS, NOT_IMPORTABLE = 77 };
+
+static const int64_t SOURCE_LENGTHS[SENTENCES] = {5, 0, 9, 1, 14, 22};
+static const int64_t TARGET_LENGTHS[SENTENCES] = {7, 3, 0, 11, 6, 22};
+
+static const char *script;
+
+/* Runs script with two arguments; its exit code. */
+static int run_python(const char *task, const char *argument)
+{
+    const char *const chosen = getenv("ATTN_PYTHON");
+    const char *const python = chosen && *chosen ? chosen : "python3";
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        execlp(python, python, script, task, argument, (char *)NULL);
+        _exit(NOT_IMPORTABLE);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void compare(const char *task, const char *folder)
+{
+    const int code = run_python(task, folder);
+    if (code != 0)
+        fail_msg("%s %s: exit code %d", script, task, code);
+}
+
+/* ids of the translations with their </s>, −1 beyond. */
+static void translate(const attn_translator *translator, attn_context *context,
+                      const struct small_batch *batch, int64_t beams, int32_t *out)
+{
+    attn_search_options options;
+    attn_translation translations[SENTENCES];
+    attn_error error;
+    const attn_packing packing = {SENTENCES, batch->source_starts};
+    attn_search_options_init(&options);
+    options.beams = beams;
+    options.max_length = WRITTEN - 1;
+    if (attn_translate(translator, context, batch->source, packing, &options,
+                       translations, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    for (int64_t s = 0; s < SENTENCES; s++) {
+        int32_t *const row = out + s * WRITTEN;
+        memset(row, -1, WRITTEN * sizeof *row);
+        memcpy(row, translations[s].ids, translations[s].count * sizeof *row);
+        if (translations[s].finished)
+            row[translations[s].count] = ATTN_TOKEN_EOS;
+        free(translations[s].ids);
+    }
+}
+
+static attn_safetensors_entry whole_numbers(const char *name, const void *data,
+                                            attn_dtype dtype, int64_t rows,
+                                            int64_t columns)
+{
+    return (attn_safetensors_entry){.name = name,
+                                    .dtype = dtype,
+                                    .rank = columns > 0 ? 2 : 1,
+                                    .extent = {rows, columns},
+                                    .data = data};
+}
+
+/* "expected.safetensors" beside the model: a batch, its logits, its translations. */
+static void write_expected(const attn_translator *translator, const char *folder)
+{
+    attn_context *const context = small_context();
+    attn_tape *tape;
+    attn_error error;
+    struct small_batch batch;
+    int32_t greedy[SENTENCES * WRITTEN], beam[SENTENCES * WRITTEN];
+    char path[1024];
+    small_batch_fill(&batch, SENTENCES, SOURCE_LENGTHS, TARGET_LENGTHS, 21);
+    translate(translator, context, &batch, 1, greedy);
+    translate(translator, context, &batch, 4, beam);
+    assert_int_equal(attn_tape_create(&tape, context), ATTN_OK);
+    attn_tape_begin(tape, false, 0);
+    const attn_pass pass = {
+        .tape = tape,
+        .parameters = attn_translator_parameters((attn_translator *)translator)};
+    const attn_tensor *const logits =
+        attn_translator_logits(translator, &pass, &batch.pairs);
+    if (!logits)
+        fail_msg("%s", attn_context_message(context));
+    const int64_t sources = batch.source_starts[SENTENCES];
+    const int64_t targets = batch.target_starts[SENTENCES];
+    const attn_safetensors_entry entries[] = {
+        whole_numbers("source", batch.source, ATTN_I32, sources, 0),
+        whole_numbers("source_starts", batch.source_starts, ATTN_I64, SENTENCES + 1, 0),
+        whole_numbers("target_in", batch.target_in, ATTN_I32, targets, 0),
+        whole_numbers("target_starts", batch.target_starts, ATTN_I64, SENTENCES + 1, 0),
+        whole_numbers("greedy", greedy, ATTN_I32, SENTENCES, WRITTEN),
+        whole_numbers("beam", beam, ATTN_I32, SENTENCES, WRITTEN),
+        {.name = "logits",
+         .dtype = ATTN_F32,
+         .rank = 2,
+         .extent = {targets, logits->extent[1]},
+         .data = logits->data},
+    };
+    path_join(path, sizeof path, folder, "expected.safetensors");
+    if (attn_safetensors_write(path, entries, sizeof entries / sizeof entries[0], NULL, 0,
+                               &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    attn_tape_destroy(tape);
+    attn_context_destroy(context);
+}
+
+/* Saves it, loads it again as any user would, and compares. */
+static void check(const attn_translator_config *config, attn_dtype dtype)
+{
+    char folder[512];
+    attn_error error;
+    attn_translator *loaded;
+    folder_make(folder, sizeof folder);
+    attn_translator *const saved = small_translator_like(config, 7);
+    /* Small weights make every next token alike, and no search shows anything. */
+    attn_parameters *const parameters = attn_translator_parameters(saved);
+    for (size_t i = 0; i < parameters->floats; i++)
+        parameters->values[i] *= 1.5f;
+    if (attn_translator_save(saved, folder, (int)dtype, &error) != ATTN_OK ||
+        attn_translator_load(&loaded, folder, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    write_expected(loaded, folder);
+    compare("model", folder);
+    attn_translator_destroy(loaded);
+    attn_translator_destroy(saved);
+    folder_remove(folder);
+}
+
+static void an_fp32_model_gives_the_same_logits_and_translations(void **state)
+{
+    (void)state;
+    const attn_translator_config config = small_config();
+    check(&config, ATTN_F32);
+}
+
+static void a_bf16_model_gives_the_same_logits_and_translations(void **state)
+{
+    (void)state;
+    const attn_translator_config config = small_config();
+    check(&config, ATTN_BF16);
+}
+
+static void odd_widths_and_other_activations_agree(void **state)
+{
+    (void)state;
+    attn_translator_config config = small_config();
+    config.width = 27;
+    config.heads = 3;
+    config.encoder_layers = 1;
+    config.decoder_layers = 3;
+    const attn_activation activations[] = {ATTN_GELU, ATTN_SILU, ATTN_TANH};
+    for (size_t i = 0; i < 3; i++) {
+        config.activation = activations[i];
+        check(&config, ATTN_F32);
+    }
+}
+
+static void an_untied_model_agrees(void **state)
+{
+    (void)state;
+    attn_translator_config config = small_config();
+    config.untied = true;
+    check(&config, ATTN_F32);
+}
+
+static void the_tokenizer_opens_with_the_same_ids(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "The cat, which was sitting on the mat, was hungry.",
+        "Le chat, qui était assis sur le tapis, avait faim.",
+        "don't stop  me   now 1234567",
+        "naïve café 猫 🙂",
+    };
+    char folder[512], path[1024];
+    attn_error error;
+    attn_tokenizer *tokenizer;
+    attn_translator_config config = small_config();
+    config.max_positions = 200;
+    folder_make(folder, sizeof folder);
+    attn_translator *const translator = small_translator_like(&config, 7);
+    if (attn_tokenizer_train(&tokenizer, texts, 4, 300, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    path_join(path, sizeof path, folder, "tokenizer.json");
+    if (attn_tokenizer_save(tokenizer, path, &error) != ATTN_OK ||
+        attn_translator_save(translator, folder, ATTN_BF16, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    path_join(path, sizeof path, folder, "expected.txt");
+    FILE *const file = fopen(path, "w");
+    assert_non_null(file);
+    for (size_t i = 0; i < 4; i++) {
+        attn_token *tokens;
+        size_t count;
+        if (attn_tokenizer_encode(tokenizer, texts[i], strlen(texts[i]), &tokens, &count,
+                                  &error) != ATTN_OK)
+            fail_msg("%s", error.message);
+        fprintf(file, "%s\t", texts[i]);
+        for (size_t j = 0; j < count; j++)
+            fprintf(file, "%ld ", (long)tokens[j].id);
+        fprintf(file, "\n");
+        free(tokens);
+    }
+    assert_int_equal(fclose(file), 0);
+    compare("tokenizer", folder);
+    attn_tokenizer_destroy(tokenizer);
+    attn_translator_destroy(translator);
+    folder_remove(folder);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_fp32_model_gives_the_same_logits_and_translations),
+        cmocka_unit_test(a_bf16_model_gives_the_same_logits_and_translations),
+        cmocka_unit_test(odd_widths_and_other_activations_agree),
+        cmocka_unit_test(an_untied_model_agrees),
+        cmocka_unit_test(the_tokenizer_opens_with_the_same_ids),
+    };
+    if (argc != 2) {
+        fprintf(stderr, "usage: test_transformers SCRIPT\n");
+        return 2;
+    }
+    script = argv[1];
+    if (run_python("import", "") == NOT_IMPORTABLE) {
+        printf("skipped: test_transformers (the interpreter of ATTN_PYTHON cannot import "
+               "torch, transformers and safetensors)\n");
+        return NOT_IMPORTABLE; /* which Meson counts as skipped */
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
