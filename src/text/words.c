@@ -99,23 +99,44 @@ static bool is_continuation(char byte)
     return ((unsigned char)byte & 0xC0) == 0x80;
 }
 
-/* The character that ends at a byte. */
-static enum kind kind_before(struct text text, size_t at, uint32_t *code_point)
+/* Where the character begins that ends at a byte above 0. */
+static size_t begin_before(struct text text, size_t at)
 {
-    *code_point = 0;
-    if (at == 0)
-        return KIND_NONE;
     size_t begin = at - 1;
     while (begin > 0 && at - begin < 4 && is_continuation(text.bytes[begin]))
         begin--;
-    size_t used;
-    return kind_at(text, begin, code_point, &used);
+    return begin;
 }
 
-/* "don't": what follows an apostrophe, in the endings that English writes with one.  In
- * other elisions (French "c'est") the apostrophe ends a word. */
+static bool is_mark(uint32_t code_point)
+{
+    const utf8proc_category_t category = utf8proc_category((utf8proc_int32_t)code_point);
+    return category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_MC ||
+           category == UTF8PROC_CATEGORY_ME;
+}
+
+/* The character that ends at a byte; of one with marks on it, the character itself. */
+static enum kind kind_before(struct text text, size_t at, uint32_t *code_point)
+{
+    enum kind kind = KIND_NONE;
+    *code_point = 0;
+    while (at > 0) {
+        at = begin_before(text, at);
+        size_t used;
+        kind = kind_at(text, at, code_point, &used);
+        if (!is_mark(*code_point))
+            break;
+    }
+    return kind;
+}
+
+/* "don't": what follows an apostrophe in a word, in the endings that English writes with
+ * one.  In other elisions (French "c'est") the apostrophe ends a word. */
 static bool is_english_ending(struct text text, size_t at)
 {
+    uint32_t quoted;
+    if (kind_before(text, begin_before(text, at), &quoted) != KIND_WORD)
+        return false;
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
         const size_t length = strlen(endings[i]);
