@@ -18,6 +18,10 @@ bool attn_tensors_given(attn_tape *tape, const char *operation,
 bool attn_tensor_has_shape(attn_tape *tape, const char *operation,
                            attn_named_tensor named, int rank, const int64_t *extent);
 
+/* Whether BLAS, whose sizes are int, can take the matrix; else the tape has failed. */
+bool attn_matrix_fits_blas(attn_tape *tape, const char *operation,
+                           attn_named_tensor named);
+
 /* Whether the probability is from 0 to 1; else the tape has failed. */
 bool attn_probability_fits(attn_tape *tape, const char *operation, float probability);
 

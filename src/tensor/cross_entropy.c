@@ -67,7 +67,9 @@ static bool entropy_fits(attn_tape *tape, const struct entropy *e)
     const int64_t weight_shape[] = {-1, e->x->extent[1]};
     if (!attn_tensor_has_shape(tape, operation, given[1], 2, weight_shape) ||
         (e->bias &&
-         !attn_tensor_has_shape(tape, operation, given[2], 1, e->weight->extent)))
+         !attn_tensor_has_shape(tape, operation, given[2], 1, e->weight->extent)) ||
+        !attn_matrix_fits_blas(tape, operation, given[0]) ||
+        !attn_matrix_fits_blas(tape, operation, given[1]))
         return false;
     if (!(e->smoothing >= 0.0f && e->smoothing <= 1.0f)) {
         attn_tape_fail(tape, ATTN_EINVAL, "%s: smoothing is %g, expected 0 to 1",

@@ -17,7 +17,7 @@ enum { RUN_ROWS = 256 };
 struct linear {
     attn_tensor *x, *weight, *bias; /* bias may be NULL */
     attn_tensor *y;
-    float *before; /* the activation, or NULL when there is none */
+    float *before; /* what the activation was given; NULL when there is none */
     attn_activation activation;
     struct attn_drop drop;
 };
@@ -35,8 +35,11 @@ static bool linear_shapes_fit(attn_tape *tape, const char *operation,
     const int64_t weight_shape[] = {-1, l->x->extent[1]};
     if (!attn_tensor_has_shape(tape, operation, given[1], 2, weight_shape))
         return false;
-    return !l->bias ||
-           attn_tensor_has_shape(tape, operation, given[2], 1, l->weight->extent);
+    if (l->bias &&
+        !attn_tensor_has_shape(tape, operation, given[2], 1, l->weight->extent))
+        return false;
+    return attn_matrix_fits_blas(tape, operation, given[0]) &&
+           attn_matrix_fits_blas(tape, operation, given[1]);
 }
 
 /* y[rows] of run `first`, without what follows. */
@@ -114,7 +117,10 @@ static attn_tensor *linear(attn_tape *tape, const char *operation,
     *l = *given;
     l->y = y;
     if (activates) {
-        l->before = attn_tape_allocate(tape, attn_tensor_count(y) * sizeof(float));
+        /* Where relu's result is positive, so was what it was given. */
+        l->before = l->activation == ATTN_RELU
+                        ? y->data
+                        : attn_tape_allocate(tape, attn_tensor_count(y) * sizeof(float));
         if (!l->before)
             return NULL;
     }

@@ -40,6 +40,12 @@ void test_fill(float *values, size_t count, uint64_t seed)
         values[i] = (float)(2.0 * uniform(seed, i) - 1.0);
 }
 
+void test_close(double got, double expected, double tolerance, const char *what, size_t i)
+{
+    if (!(fabs(got - expected) <= tolerance * fmax(1.0, fabs(expected))))
+        fail_msg("%s, element %zu: %.9g, expected %.9g", what, i, got, expected);
+}
+
 double test_weight(size_t i)
 {
     return 2.0 * uniform(99, i) - 1.0;

@@ -20,6 +20,17 @@ void test_tape_destroy(attn_tape *tape);
 extern const char *const test_isas[];
 extern const size_t test_isa_count;
 
+/* The body that follows runs with a tape for each instruction set of this processor. */
+#define EACH_TAPE(tape)                                                                  \
+    for (size_t isa_ = 0; isa_ < test_isa_count; isa_++)                                 \
+        for (attn_tape *tape = test_tape_create(test_isas[isa_]); tape;                  \
+             test_tape_destroy(tape), tape = NULL)
+
+/* Fails, naming both, unless got is expected within the tolerance (absolute up to 1,
+ * relative beyond). */
+void test_close(double got, double expected, double tolerance, const char *what,
+                size_t i);
+
 /* Uniform in [−1, 1], the same for the same seed. */
 void test_fill(float *values, size_t count, uint64_t seed);
 
