@@ -1,0 +1,318 @@
+/* Checkpoints: whatever happens to a training, it goes on as if nothing had. */
+#include "file/file.h"
+#include "file/safetensors.h"
+#include "small_training.h"
+#include "train/progress.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { OUT_BYTES = 600, KILLS = 12 };
+
+static attn_train_end run(const small_training *small, attn_train_options options)
+{
+    attn_error error = {ATTN_OK, ""};
+    attn_train_end end = ATTN_TRAIN_STOPPED;
+    if (attn_train(&small->recipe, &options, &end, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return end;
+}
+
+static void assert_same_training(const char *one, const char *two)
+{
+    static const char *const NOTES[] = {"recipe", "data",  "step",
+                                        "epoch",  "batch", "target_tokens"};
+    char path[2][OUT_BYTES + 32];
+    attn_safetensors *file[2];
+    attn_error error;
+    const char *const folders[] = {one, two};
+    for (size_t n = 0; n < 2; n++) {
+        snprintf(path[n], sizeof path[n], "%s/checkpoint.safetensors", folders[n]);
+        assert_int_equal(attn_safetensors_open(&file[n], path[n], &error), ATTN_OK);
+    }
+    assert_int_equal(attn_safetensors_count(file[0]), 4);
+    assert_int_equal(attn_safetensors_count(file[1]), 4);
+    for (size_t n = 0; n < 4; n++) {
+        const attn_safetensor *const a = attn_safetensors_at(file[0], n);
+        const attn_safetensor *const b = attn_safetensors_find(file[1], a->name);
+        assert_non_null(b);
+        assert_int_equal(a->bytes, b->bytes);
+        assert_memory_equal(a->data, b->data, a->bytes);
+    }
+    for (size_t n = 0; n < sizeof NOTES / sizeof NOTES[0]; n++)
+        assert_string_equal(attn_safetensors_metadata(file[0], NOTES[n]),
+                            attn_safetensors_metadata(file[1], NOTES[n]));
+    attn_safetensors_close(file[0]);
+    attn_safetensors_close(file[1]);
+}
+
+static void assert_same_file(const char *one, const char *two, const char *name)
+{
+    char path[OUT_BYTES + 32], *data[2];
+    size_t length[2];
+    attn_error error;
+    const char *const folders[] = {one, two};
+    for (size_t n = 0; n < 2; n++) {
+        snprintf(path, sizeof path, "%s/%s", folders[n], name);
+        assert_int_equal(attn_file_read(path, 1 << 24, &data[n], &length[n], &error),
+                         ATTN_OK);
+    }
+    assert_int_equal(length[0], length[1]);
+    assert_memory_equal(data[0], data[1], length[0]);
+    free(data[0]);
+    free(data[1]);
+}
+
+static void one_and_two_threads_give_the_same_bits(void **state)
+{
+    (void)state;
+    small_training small;
+    char one[OUT_BYTES], two[OUT_BYTES];
+    small_training_set_up(&small);
+    assert_int_equal(run(&small, small_training_options(&small, "one", 1, one)),
+                     ATTN_TRAIN_FINISHED);
+    assert_int_equal(run(&small, small_training_options(&small, "two", 2, two)),
+                     ATTN_TRAIN_FINISHED);
+    assert_same_training(one, two);
+    assert_same_file(one, two, "model.safetensors");
+    assert_same_file(one, two, "tokenizer.json");
+    small_training_tear_down(&small);
+}
+
+static void a_training_in_two_parts_is_the_whole(void **state)
+{
+    (void)state;
+    small_training small;
+    char whole[OUT_BYTES], parts[OUT_BYTES];
+    small_training_set_up(&small);
+    run(&small, small_training_options(&small, "whole", 2, whole));
+    attn_train_options options = small_training_options(&small, "parts", 1, parts);
+    options.max_steps = 7;
+    assert_int_equal(run(&small, options), ATTN_TRAIN_LIMIT);
+    options = small_training_options(&small, "parts", 2, parts);
+    options.resume = true;
+    assert_int_equal(run(&small, options), ATTN_TRAIN_FINISHED);
+    assert_same_training(whole, parts);
+    assert_same_file(whole, parts, "model.safetensors");
+    small_training_tear_down(&small);
+}
+
+static void sleep_ms(long ms)
+{
+    const struct timespec time = {ms / 1000, ms % 1000 * 1000000};
+    nanosleep(&time, NULL);
+}
+
+/* Runs until the child has gone on for ms, then kills it; whether it was finished before.
+ */
+static bool run_and_kill(const small_training *small, attn_train_options options, long ms)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        attn_error error;
+        attn_train_end end;
+        _exit(attn_train(&small->recipe, &options, &end, &error) == ATTN_OK ? 0 : 1);
+    }
+    int status = 0;
+    sleep_ms(ms);
+    const bool ended = waitpid(child, &status, WNOHANG) == child;
+    if (!ended) {
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, &status, 0), child);
+    }
+    if (WIFEXITED(status))
+        assert_int_equal(WEXITSTATUS(status), 0);
+    return WIFEXITED(status);
+}
+
+static void
+a_training_killed_at_any_moment_gives_the_bits_of_an_unbroken_one(void **state)
+{
+    (void)state;
+    small_training small;
+    char whole[OUT_BYTES], killed[OUT_BYTES];
+    small_training_set_up(&small);
+    const double start = attn_seconds();
+    run(&small, small_training_options(&small, "whole", 1, whole));
+    const double whole_ms = 1e3 * (attn_seconds() - start);
+    for (size_t n = 0; n < KILLS; n++) {
+        const attn_train_options options =
+            small_training_options(&small, "killed", 1 + n % 2, killed);
+        if (run_and_kill(&small, options, (long)(whole_ms * (double)(n % 6 + 1) / 8.0)))
+            break;
+    }
+    run(&small, small_training_options(&small, "killed", 2, killed));
+    assert_same_training(whole, killed);
+    assert_same_file(whole, killed, "model.safetensors");
+    small_training_tear_down(&small);
+}
+
+static void a_full_disk_stops_with_a_message_and_leaves_the_old_checkpoint(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], kept[OUT_BYTES];
+    int pipes[2];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "full", 1, out);
+    options.max_steps = 4;
+    run(&small, options);
+    options = small_training_options(&small, "kept", 1, kept);
+    options.max_steps = 4;
+    run(&small, options);
+    assert_int_equal(pipe(pipes), 0);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        attn_error error = {ATTN_OK, ""};
+        attn_train_end end;
+        const struct rlimit limit = {10000, 10000};
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &limit);
+        options = small_training_options(&small, "full", 1, out);
+        const attn_status status = attn_train(&small.recipe, &options, &end, &error);
+        const ssize_t told = write(pipes[1], error.message, strlen(error.message));
+        _exit(status == ATTN_EIO && told > 0 ? 0 : 1);
+    }
+    int status;
+    char message[600] = "";
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(read(pipes[0], message, sizeof message - 1) > 0);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_non_null(strstr(message, "checkpoint.safetensors"));
+    assert_same_training(kept, out);
+    close(pipes[0]);
+    close(pipes[1]);
+    small_training_tear_down(&small);
+}
+
+static void assert_train_fails(const small_training *small, attn_train_options options,
+                               attn_status status, const char *message)
+{
+    attn_error error = {ATTN_OK, ""};
+    attn_train_end end;
+    assert_int_equal(attn_train(&small->recipe, &options, &end, &error), status);
+    if (!strstr(error.message, message))
+        fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, message);
+}
+
+static void another_recipe_is_not_gone_on_with_unless_asked_to(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 2;
+    run(&small, options);
+    char *const seed = strstr(small.recipe.identity, "\"seed\":5");
+    assert_non_null(seed);
+    seed[7] = '6';
+    assert_train_fails(&small, options, ATTN_EINVAL, "training.seed was 5 and is 6");
+    options.changed = true;
+    options.max_steps = 3;
+    assert_int_equal(run(&small, options), ATTN_TRAIN_LIMIT);
+    char *const width = strstr(small.recipe.identity, "\"width\":16");
+    assert_non_null(width);
+    width[8] = '2';
+    assert_train_fails(&small, options, ATTN_EINVAL, "model.width was 16 and is 26");
+    small_training_tear_down(&small);
+}
+
+static void other_data_is_refused(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 2;
+    run(&small, options);
+    options.train = small.valid;
+    assert_train_fails(&small, options, ATTN_EINVAL, "other training data");
+    small_training_tear_down(&small);
+}
+
+static void a_checkpoint_that_is_cut_short_is_refused_by_name(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], path[OUT_BYTES + 32];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.resume = true;
+    assert_train_fails(&small, options, ATTN_EIO, "checkpoint.safetensors: No such file");
+    options.resume = false;
+    options.max_steps = 2;
+    run(&small, options);
+    snprintf(path, sizeof path, "%s/checkpoint.safetensors", out);
+    assert_int_equal(truncate(path, 5000), 0);
+    assert_train_fails(&small, options, ATTN_EFORMAT, "checkpoint.safetensors");
+    small_training_tear_down(&small);
+}
+
+static void a_loss_that_is_not_finite_names_step_and_tensor(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], kept[OUT_BYTES];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "kept", 1, kept);
+    options.max_steps = 2;
+    run(&small, options);
+    options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 2;
+    run(&small, options);
+    options.max_steps = 0;
+    options.changed = true;
+    small.recipe.peak_learning_rate = 1e30;
+    assert_train_fails(&small, options, ATTN_EINVAL, "first tensor that is not finite: ");
+    assert_same_training(kept, out);
+    small_training_tear_down(&small);
+}
+
+static void a_signal_stops_after_the_step_with_a_checkpoint(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], path[OUT_BYTES + 32];
+    static const volatile sig_atomic_t stop = 1;
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 3;
+    run(&small, options);
+    options.stop = &stop;
+    options.max_steps = 0;
+    assert_int_equal(run(&small, options), ATTN_TRAIN_STOPPED);
+    snprintf(path, sizeof path, "%s/model.safetensors", out);
+    assert_int_equal(access(path, F_OK), 0);
+    small_training_tear_down(&small);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_and_two_threads_give_the_same_bits),
+        cmocka_unit_test(a_training_in_two_parts_is_the_whole),
+        cmocka_unit_test(
+            a_training_killed_at_any_moment_gives_the_bits_of_an_unbroken_one),
+        cmocka_unit_test(a_full_disk_stops_with_a_message_and_leaves_the_old_checkpoint),
+        cmocka_unit_test(another_recipe_is_not_gone_on_with_unless_asked_to),
+        cmocka_unit_test(other_data_is_refused),
+        cmocka_unit_test(a_checkpoint_that_is_cut_short_is_refused_by_name),
+        cmocka_unit_test(a_loss_that_is_not_finite_names_step_and_tensor),
+        cmocka_unit_test(a_signal_stops_after_the_step_with_a_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
