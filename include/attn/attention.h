@@ -5,8 +5,8 @@
  * forward, backward, and a look inside: where every query looked, in the same pass.
  * Memory grows with the sequence and never with its square.
  *
- * Read in this order: status, context, shapes and tensors, options (what is visible and how
- * scores are bent), forward, statistics, backward, weights, plan.
+ * Read in this order: status, context, shapes and tensors, options (what is visible and
+ * how scores are bent), forward, statistics, backward, weights, plan.
  *
  * Shape letters, everywhere: B batch, H query heads, Hk key heads, Lq queries, Lk keys,
  * D head size, Dv value head size. */
@@ -29,7 +29,8 @@ extern "C" {
 #    define ATTN_CHECKED
 #endif
 
-/* ---- 1. Status ---------------------------------------------------------------------- */
+/* ---- 1. Status ----------------------------------------------------------------------
+ */
 
 /** The values are pinned: they may be stored and passed between versions. */
 typedef enum attn_status {
@@ -44,14 +45,15 @@ typedef enum attn_status {
 /** "ATTN_OK", "ATTN_EINVAL", …; never NULL. */
 ATTN_API const char *attn_status_name(attn_status status);
 
-/* ---- 2. Context --------------------------------------------------------------------- */
+/* ---- 2. Context ---------------------------------------------------------------------
+ */
 
 /** What calls share: the chosen kernels, threads, scratch memory, the last message.  One
  * thread at a time may use a context; different contexts are independent. */
 typedef struct attn_context attn_context;
 
-/** Calls task(argument, index) once for each index from 0 to count − 1, in any order and on
- * any threads, and returns when all have returned.  pool is passed through. */
+/** Calls task(argument, index) once for each index from 0 to count − 1, in any order and
+ * on any threads, and returns when all have returned.  pool is passed through. */
 typedef void attn_parallel_for(void *pool, size_t count,
                                void (*task)(void *argument, size_t index),
                                void *argument);
@@ -60,8 +62,8 @@ typedef struct attn_context_options {
     /** "generic", "avx2", "avx512" or "neon".  NULL takes the environment's ATTN_ISA, and
      * where that is unset or empty the best this processor has. */
     const char *isa;
-    /** How many tasks parallel_for can usefully run at once, at least 1.  No result depends
-     * on it by a bit. */
+    /** How many tasks parallel_for can usefully run at once, at least 1.  No result
+     * depends on it by a bit. */
     size_t threads;
     /** NULL runs everything on the caller's thread. */
     attn_parallel_for *parallel_for;
@@ -70,12 +72,12 @@ typedef struct attn_context_options {
 
 /**
  * @param options  NULL for the best instruction set and the caller's thread alone.
- * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (threads of 0), or ATTN_EUNSUPPORTED (an unknown
- *         instruction set, or one this processor cannot run: never a silent fallback).
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (threads of 0), or ATTN_EUNSUPPORTED (an
+ * unknown instruction set, or one this processor cannot run: never a silent fallback).
  *         *context is NULL on failure.
  */
-ATTN_API ATTN_CHECKED attn_status attn_context_create(attn_context **context,
-                                                      const attn_context_options *options);
+ATTN_API ATTN_CHECKED attn_status
+attn_context_create(attn_context **context, const attn_context_options *options);
 
 /** NULL is fine. */
 ATTN_API void attn_context_destroy(attn_context *context);
@@ -87,14 +89,15 @@ ATTN_API const char *attn_context_isa(const attn_context *context);
 ATTN_API const char *attn_context_message(const attn_context *context);
 
 /**
- * Lends the context memory to work in, so that it allocates none: until bytes = 0 takes it
- * back, a call that needs more than bytes fails with ATTN_ENOMEM and names the number.
+ * Lends the context memory to work in, so that it allocates none: until bytes = 0 takes
+ * it back, a call that needs more than bytes fails with ATTN_ENOMEM and names the number.
  * attn_plan tells that number.  memory is aligned to 64 bytes, and stays the caller's.
  */
 ATTN_API ATTN_CHECKED attn_status attn_context_lend_scratch(attn_context *context,
                                                             void *memory, size_t bytes);
 
-/* ---- 3. Shapes and tensors ---------------------------------------------------------- */
+/* ---- 3. Shapes and tensors ----------------------------------------------------------
+ */
 
 /** B, H or Lq of 0 is no work; Lk of 0 gives every query an empty row. */
 typedef struct attn_shape {
@@ -128,14 +131,15 @@ ATTN_API attn_input attn_input_dense(const float *data, int64_t heads, int64_t l
 ATTN_API attn_output attn_output_dense(float *data, int64_t heads, int64_t length,
                                        int64_t size);
 
-/** Which keys may be attended to, [B][H][Lq][Lk]: not 0 is visible.  Strides count bytes; 0
- * broadcasts. */
+/** Which keys may be attended to, [B][H][Lq][Lk]: not 0 is visible.  Strides count bytes;
+ * 0 broadcasts. */
 typedef struct attn_keep {
     const uint8_t *data; /* NULL: every key */
     int64_t stride[4];
 } attn_keep;
 
-/* ---- 4. Options --------------------------------------------------------------------- */
+/* ---- 4. Options ---------------------------------------------------------------------
+ */
 
 /** Where a query stands among the keys: query i has position i + offset. */
 typedef enum attn_alignment {
@@ -159,63 +163,71 @@ typedef struct attn_options {
     int64_t window_left;  /* keys seen before the own position, −1 for all */
     int64_t window_right; /* keys seen after the own position, −1 for all */
 
-    /** Padded batches: sequence b has the first query_lengths[b] queries and key_lengths[b]
-     * keys.  Queries beyond are padding: output 0, lse −∞.  NULL: all of them.  [B] */
+    /** Padded batches: sequence b has the first query_lengths[b] queries and
+     * key_lengths[b] keys.  Queries beyond are padding: output 0, lse −∞.  NULL: all of
+     * them.  [B] */
     const int64_t *query_lengths, *key_lengths;
 
-    /** Packed batches (B = 1): sequence s has queries query_starts[s] to query_starts[s+1]
-     * − 1 and the same of key_starts, and sees nothing else.  Both begin with 0 and never
-     * fall; the last ones are Lq and Lk.  [sequences + 1], or both NULL. */
+    /** Packed batches (B = 1): sequence s has queries query_starts[s] to
+     * query_starts[s+1] − 1 and the same of key_starts, and sees nothing else.  Both
+     * begin with 0 and never fall; the last ones are Lq and Lk.  [sequences + 1], or both
+     * NULL. */
     int64_t sequences;
     const int64_t *query_starts, *key_starts;
 
-    attn_keep keep;  /* indices are those of the tensors, packed or not */
-    attn_input bias; /* added to the score, [B][H][Lq][Lk]; data NULL for none.  −∞ hides; a
-                      * finite bias, however negative, does not */
+    attn_keep keep; /* indices are those of the tensors, packed or not */
+    attn_input bias; /* added to the score, [B][H][Lq][Lk]; data NULL for none.  −∞ hides;
+                      * a finite bias, however negative, does not */
     const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none */
     const float *sinks;        /* [H]: a logit that joins the sum of each row and has no
                                 * value.  NULL for none; −∞ is none for that head */
 
-    double dropout;        /* probability that a weight is dropped, 0 to 1; those that stay
-                            * are divided by 1 − dropout */
-    uint64_t dropout_seed; /* the draw for (seed, b, h, query, key) is always the same.  In
-                            * packed batches b is the sequence, query and key count in it */
+    double dropout; /* probability that a weight is dropped, 0 to 1; those that stay
+                     * are divided by 1 − dropout */
+    uint64_t
+        dropout_seed; /* the draw for (seed, b, h, query, key) is always the same.  In
+                       * packed batches b is the sequence, query and key count in it */
 } attn_options;
 
-/** scale 1/√D, every key visible, nothing added.  Plain dot-product attention is scale 1. */
+/** scale 1/√D, every key visible, nothing added.  Plain dot-product attention is scale 1.
+ */
 ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
 
-/* ---- 5. Forward and statistics ------------------------------------------------------ */
+/* ---- 5. Forward and statistics ------------------------------------------------------
+ */
 
 /**
  * How each query spread its weights w over its visible keys; [B][H][Lq] and contiguous
- * unless said.  A NULL member is not wanted.  Weights are those before dropout, and with a
- * sink sum to less than 1.  An empty row, and a padding query, has 0 everywhere and −1 for
- * a key.  A row with a NaN has NaN everywhere, and its keys are unspecified.  Keys count in
- * the tensors, but in packed batches within their sequence.
+ * unless said.  A NULL member is not wanted.  Weights are those before dropout, and with
+ * a sink sum to less than 1.  An empty row, and a padding query, has 0 everywhere and −1
+ * for a key.  A row with a NaN has NaN everywhere, and its keys are unspecified.  Keys
+ * count in the tensors, but in packed batches within their sequence.
  */
 typedef struct attn_statistics {
-    float *entropy;          /* −Σ w ln w, in nats; exactly 0 for one visible key */
-    float *largest_weight;   /* max w */
-    int64_t *largest_key;    /* the key that holds it, the lowest on a tie */
-    float *distance;         /* Σ w |position − key| */
-    float *signed_distance;  /* Σ w (position − key): positive looks back */
-    float *first_key_mass;   /* w of key 0, where heads at rest look; 0 if hidden */
-    float *own_mass;         /* w of the key at the query's own position */
-    float *previous_mass;    /* w of the key before it */
-    float *next_mass;        /* w of the key after it */
-    int64_t *visible_keys;   /* how many keys the query sees: entropy / ln(this) is the
-                              * normalised entropy */
+    float *entropy;         /* −Σ w ln w, in nats; exactly 0 for one visible key */
+    float *largest_weight;  /* max w */
+    int64_t *largest_key;   /* the key that holds it, the lowest on a tie */
+    float *distance;        /* Σ w |position − key| */
+    float *signed_distance; /* Σ w (position − key): positive looks back */
+    float *first_key_mass;  /* w of key 0, where heads at rest look; 0 if hidden */
+    float *own_mass;        /* w of the key at the query's own position */
+    float *previous_mass;   /* w of the key before it */
+    float *next_mass;       /* w of the key after it */
+    int64_t *visible_keys;  /* how many keys the query sees: entropy / ln(this) is the
+                             * normalised entropy */
 
-    /** Mass on classes of keys: key j of sequence b is of class key_class[b·key_class_stride
+    /** Mass on classes of keys: key j of sequence b is of class
+     * key_class[b·key_class_stride
      * + j] (in packed batches the index in the pack), less than classes ≤ 64. */
     const uint8_t *key_class;
     int64_t key_class_stride, classes;
     float *class_mass; /* [B][H][Lq][classes] */
 
-    /** What follows costs a second pass over the scores. */
-    float *received; /* [B][H][Lk]: Σ over queries of the weight that key j received */
-    int64_t top;     /* how many of the largest weights, 1 to 64 */
+    /** [B][H][Lk]: Σ over queries of the weight that key j received.  Costs a second pass
+     * over the scores, half of the first one. */
+    float *received;
+
+    int64_t top;       /* how many of the largest weights, 1 to 64 */
     float *top_weight; /* [B][H][Lq][top], falling; 0 where there are fewer keys */
     int64_t *top_key;  /* [B][H][Lq][top], the lowest first on a tie; −1 likewise */
 } attn_statistics;
@@ -226,7 +238,7 @@ typedef struct attn_tensors {
     attn_input key;     /* [B][Hk][Lk][D] */
     attn_input value;   /* [B][Hk][Lk][Dv] */
     attn_output output; /* [B][H][Lq][Dv] */
-    float *lse;         /* [B][H][Lq], contiguous, or NULL: ln Σ exp(score), with the sink */
+    float *lse; /* [B][H][Lq], contiguous, or NULL: ln Σ exp(score), with the sink */
     attn_statistics statistics;
 } attn_tensors;
 
@@ -239,8 +251,9 @@ typedef struct attn_tensors {
  * can see makes its row NaN, and no other.  A sequence has the same bits whatever else is
  * in the batch, padded or packed, and for any number of threads.
  *
- * Error against double precision, for |scores| ≤ 30: output 4e-6 of the largest |value|;
- * lse 4e-6, entropy 2e-5, other statistics 8e-6 (absolute up to 1, relative beyond).
+ * Error against double precision, for |scores| ≤ 30: output 4e-6 of the largest |value|,
+ * and with dropout that over 1 − dropout; lse 4e-6, entropy 2e-5, other statistics 8e-6
+ * (absolute up to 1, relative beyond).
  *
  * Formula: Vaswani et al. 2017, section 3.2.1; one pass over the keys with a running
  * maximum: Milakov and Gimelshein 2018, algorithm 3.
@@ -252,24 +265,26 @@ ATTN_API ATTN_CHECKED attn_status attn_forward(attn_context *context,
                                                const attn_tensors *tensors,
                                                const attn_options *options);
 
-/* ---- 6. Backward -------------------------------------------------------------------- */
+/* ---- 6. Backward --------------------------------------------------------------------
+ */
 
 /** Gradients of a loss.  Those with data NULL (or NULL) are not wanted; the others are
  * overwritten, and have the strides given. */
 typedef struct attn_gradients {
-    attn_input output;  /* in: of the output, [B][H][Lq][Dv] */
-    attn_output query;  /* [B][H][Lq][D] */
-    attn_output key;    /* [B][Hk][Lk][D]: summed over the heads that share it */
-    attn_output value;  /* [B][Hk][Lk][Dv] */
-    attn_output bias;   /* [B][H][Lq][Lk]; a stride of 0 sums over that axis, in a fixed
-                         * order, and must be 0 exactly where options->bias has it */
-    float *sinks;       /* [H] */
+    attn_input output; /* in: of the output, [B][H][Lq][Dv] */
+    attn_output query; /* [B][H][Lq][D] */
+    attn_output key;   /* [B][Hk][Lk][D]: summed over the heads that share it */
+    attn_output value; /* [B][Hk][Lk][Dv] */
+    attn_output bias;  /* [B][H][Lq][Lk]; a stride of 0 sums over that axis, in a fixed
+                        * order, and must be 0 exactly where options->bias has it */
+    float *sinks;      /* [H] */
 } attn_gradients;
 
 /**
- * Gradients of softmax attention, from what attn_forward was given and wrote: tensors as in
- * that call, with output and lse as it left them (statistics are not consulted), and the
- * same options, dropout seed included.  Weights are computed again from the scores and lse.
+ * Gradients of softmax attention, from what attn_forward was given and wrote: tensors as
+ * in that call, with output and lse as it left them (statistics are not consulted), and
+ * the same options, dropout seed included.  Weights are computed again from the scores
+ * and lse.
  *
  * An empty row and whatever is hidden has gradient 0, and is not read.
  *
@@ -283,7 +298,8 @@ ATTN_API ATTN_CHECKED attn_status attn_backward(attn_context *context,
                                                 const attn_options *options,
                                                 const attn_gradients *gradients);
 
-/* ---- 7. Weights --------------------------------------------------------------------- */
+/* ---- 7. Weights ---------------------------------------------------------------------
+ */
 
 /** Rows are queries, columns are keys, of one head. */
 typedef struct attn_rectangle {
@@ -308,10 +324,12 @@ ATTN_API ATTN_CHECKED attn_status attn_weights(attn_context *context,
                                                const attn_rectangle *rectangle,
                                                float *weights, int64_t row_stride);
 
-/* ---- 8. Plan ------------------------------------------------------------------------ */
+/* ---- 8. Plan ------------------------------------------------------------------------
+ */
 
 typedef struct attn_plan {
-    const char *path;     /* what would run, in words that tests compare; static */
+    const char *path;     /* what would run, in words that tests compare; static.  Ends in
+                           * the instruction set; "nothing" when there are no queries */
     size_t scratch_bytes; /* what the call takes of the context's memory */
     double visible_pairs; /* query-key pairs, over all heads and sequences, that the rules
                            * of position leave visible: forward is 4·D operations a pair
@@ -326,12 +344,9 @@ ATTN_API ATTN_CHECKED attn_status attn_plan_forward(attn_context *context,
                                                     attn_plan *plan);
 
 /** What attn_backward would do, without doing it.  Same errors. */
-ATTN_API ATTN_CHECKED attn_status attn_plan_backward(attn_context *context,
-                                                     const attn_shape *shape,
-                                                     const attn_tensors *tensors,
-                                                     const attn_options *options,
-                                                     const attn_gradients *gradients,
-                                                     attn_plan *plan);
+ATTN_API ATTN_CHECKED attn_status attn_plan_backward(
+    attn_context *context, const attn_shape *shape, const attn_tensors *tensors,
+    const attn_options *options, const attn_gradients *gradients, attn_plan *plan);
 
 #ifdef __cplusplus
 }

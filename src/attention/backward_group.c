@@ -125,14 +125,14 @@ static void load_lanes(struct attn_backward_group *group,
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->forward.vectors * group->backward->kernels->lanes;
     for (size_t lane = 0; lane < width; lane++) {
-        panel->log2_sum[lane] = INFINITY;
+        panel->lse[lane] = INFINITY;
         panel->delta[lane] = 0.0f;
     }
     for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
         const int64_t query = panel->forward.first_query + lane;
         const double lse = (double)problem->tensors->lse[head->row + query];
         if (lse != -HUGE_VAL)
-            panel->log2_sum[lane] = (float)(lse * ATTN_LOG2_E);
+            panel->lse[lane] = (float)lse;
         panel->delta[lane] = delta_of(group, query - group->first_query);
         if (head->sink != -INFINITY)
             group->sink_sum -= exp((double)head->sink - lse) * (double)panel->delta[lane];
@@ -168,7 +168,7 @@ static void load_panel(struct attn_backward_group *group, const float *output_gr
         matrix_of(output_gradient, backward->gradients->output.stride, first_query,
                   queries, shape->Dv);
     const size_t width = panel->forward.vectors * lanes;
-    const float scale = (float)((double)problem->options->scale * ATTN_LOG2_E);
+    const float scale = problem->options->scale;
     backward->kernels->backward->load(panel->forward.query, width, &query, scale);
     backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
     if (panel->query_gradient)

@@ -105,7 +105,7 @@ static void finish_panel(const struct group *group, size_t p,
     const int64_t *const stride = tensors->output.stride;
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
-    const double sink = (double)head->sink * ATTN_LOG2_E;
+    const double sink = (double)head->sink;
     float inverse[ATTN_PANEL_LANES];
 
     for (int64_t i = 0; i < panel->queries; i++) {
@@ -114,7 +114,7 @@ static void finish_panel(const struct group *group, size_t p,
             attn_end_of_row(panel->reference[i], panel->sum[i], sink);
         inverse[i] = end.inverse;
         if (tensors->lse)
-            tensors->lse[row] = (float)(end.log2_sum * ATTN_LN_2);
+            tensors->lse[row] = (float)end.lse;
         if (forward->statistics)
             attn_statistics_store(&tensors->statistics, row, panel, &group->places[p],
                                   (size_t)i, width, end);

@@ -18,7 +18,7 @@ struct attn_forward {
     void *scratch; /* of the workers, one after the other; then, if received is
                     * wanted, of the rows: */
     float *references,
-        *inverses;        /* [B][H][Lq]: weight = 2^(score − reference) · inverse */
+        *inverses;        /* [B][H][Lq]: weight = e^(score − reference) · inverse */
     _Atomic int64_t next; /* unit */
 };
 

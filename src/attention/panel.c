@@ -57,7 +57,7 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
 {
     const int64_t *const stride = walk->problem->tensors->query.stride;
     const int64_t lanes = (int64_t)walk->kernels->lanes;
-    const float scale = (float)((double)walk->problem->options->scale * ATTN_LOG2_E);
+    const float scale = walk->problem->options->scale;
     panel->first_query = first_query;
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
@@ -127,7 +127,7 @@ static int64_t add_to_lane(const struct attn_block *block, const struct attn_wal
         const bool sees = key >= block->first[lane] && key < block->end[lane];
         float x = 0.0f;
         if (sees && bias)
-            x = bias[key * bias_step] * (float)ATTN_LOG2_E;
+            x = bias[key * bias_step];
         if (sees && keep && !keep[key * keep_step])
             x = -INFINITY;
         hidden += x == -INFINITY;
@@ -175,8 +175,8 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     block->value = walk->head.value ? walk->head.value + first * value_stride[2] : NULL;
     block->value_stride = value_stride[2];
     block->value_element_stride = value_stride[3];
-    block->softcap = problem->options->softcap * (float)ATTN_LOG2_E;
-    block->alibi_slope = walk->head.alibi_slope * (float)ATTN_LOG2_E;
+    block->softcap = problem->options->softcap;
+    block->alibi_slope = walk->head.alibi_slope;
     block->added = NULL;
     block->hides = false;
 

@@ -7,9 +7,6 @@
 #include "attention/problem.h"
 #include "kernel/table.h"
 
-#define ATTN_LOG2_E 1.44269504088896340736
-#define ATTN_LN_2 0.693147180559945309417
-
 /* One head of one sequence, over which panels walk. */
 struct attn_walk {
     const struct attn_problem *problem;
@@ -33,7 +30,7 @@ int64_t attn_panel_queries(const struct attn_kernels *kernels);
 int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left);
 
 /* Takes queries of the walk: sets vectors, position and query, whose D and memory stand
- * already.  Queries are scaled to powers of two. */
+ * already.  Queries are multiplied by the scale. */
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries);
 

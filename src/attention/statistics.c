@@ -1,9 +1,5 @@
-/* Statistics of a row: weights are 2^(score − log2_sum), and the sums that the panel kept
- * are relative to its reference, so a share is sum · inverse.
- *
- *     entropy = −Σ w ln w = ln 2 · Σ w (log2_sum − score)
- *
- * which, taken relative to the reference, cancels nothing: see store_entropy. */
+/* Statistics of a row.  The sums that a panel kept are relative to its reference, so a
+ * share is sum · inverse. */
 #include "attention/statistics.h"
 #include <math.h>
 
@@ -101,26 +97,25 @@ struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
 {
     if (sink == -HUGE_VAL)
         return (struct attn_row_end){
-            .log2_sum = (double)reference + log2((double)sum),
+            .lse = (double)reference + log((double)sum),
             .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
         };
     const double larger = (double)reference > sink ? (double)reference : sink;
-    const double share = exp2((double)reference - larger);
-    const double total = (double)sum * share + exp2(sink - larger);
+    const double share = exp((double)reference - larger);
+    const double total = (double)sum * share + exp(sink - larger);
     return (struct attn_row_end){
-        .log2_sum = larger + log2(total),
+        .lse = larger + log(total),
         .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
     };
 }
 
-/* Σ w (log2_sum − score) = Σ w · (log2_sum − reference) − Σ w (score − reference). */
+/* −Σ w ln w = Σ w (lse − score) = Σ w · (lse − reference) − Σ w (score − reference). */
 static float entropy_of(const struct attn_panel *panel, size_t lane,
                         struct attn_row_end end)
 {
-    const double above = end.log2_sum - (double)panel->reference[lane];
-    const double entropy =
-        ATTN_LN_2 * (double)end.inverse *
-        ((double)panel->sum[lane] * above - (double)panel->entropy_sum[lane]);
+    const double above = end.lse - (double)panel->reference[lane];
+    const double entropy = (double)end.inverse * ((double)panel->sum[lane] * above -
+                                                  (double)panel->entropy_sum[lane]);
     return entropy < 0.0 ? 0.0f : (float)entropy;
 }
 
@@ -130,12 +125,11 @@ static void store(float *to, int64_t index, float x)
         to[index] = x;
 }
 
-/* The weight of one score, which may be −∞.  Closer than 2^(score − log2_sum), whose
- * operands may be large. */
+/* The weight of one score, which may be −∞. */
 static float weight_of(const struct attn_panel *panel, size_t lane, float score,
                        struct attn_row_end end)
 {
-    return exp2f(score - panel->reference[lane]) * end.inverse;
+    return expf(score - panel->reference[lane]) * end.inverse;
 }
 
 static void store_top(const attn_statistics *to, int64_t row,

@@ -29,14 +29,13 @@ void attn_places_note(struct attn_places *places, const struct attn_panel *panel
                       const struct attn_block *block, const float *scores, size_t width,
                       const attn_statistics *wanted);
 
-/* How the sum of one row ended: weight = 2^(score − log2_sum) = 2^(score − reference) ·
- * inverse. */
+/* How one row ended: weight = e^(score − lse) = e^(score − reference) · inverse. */
 struct attn_row_end {
-    double log2_sum; /* with the sink; −∞ if there is neither key nor sink */
-    float inverse;   /* 0 for an empty row */
+    double lse;    /* with the sink; −∞ if there is neither key nor sink */
+    float inverse; /* 0 for an empty row */
 };
 
-/* Σ 2^score is 2^reference · sum, and the sink, −∞ for none, adds 2^sink. */
+/* Σ e^score is e^reference · sum, and the sink, −∞ for none, adds e^sink. */
 struct attn_row_end attn_end_of_row(float reference, float sum, double sink);
 
 /* row is where the query stands in [B][H][Lq]. */

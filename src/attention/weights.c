@@ -93,13 +93,13 @@ static void sum_rows(struct weigher *weigher, const struct weights *weights)
         weights->kernels->score(weigher->scores, panel, &weigher->block);
         weights->kernels->softmax(panel, weigher->scores, &weigher->block, &plain);
     }
-    const double sink = (double)weigher->walk.head.sink * ATTN_LOG2_E;
+    const double sink = (double)weigher->walk.head.sink;
     for (size_t lane = 0; lane < width; lane++)
         weigher->inverse[lane] =
             attn_end_of_row(panel->reference[lane], panel->sum[lane], sink).inverse;
 }
 
-/* The same from lse: a reference near log2_sum, and the rest in inverse. */
+/* The same from lse. */
 static void take_lse(struct weigher *weigher, const struct weights *weights)
 {
     struct attn_panel *const panel = &weigher->panel;
@@ -108,10 +108,8 @@ static void take_lse(struct weigher *weigher, const struct weights *weights)
     const size_t width = panel->vectors * weights->kernels->lanes;
     for (size_t lane = 0; lane < width; lane++) {
         const bool empty = (int64_t)lane >= panel->queries || lse[lane] == -INFINITY;
-        const double log2_sum = empty ? 0.0 : (double)lse[lane] * ATTN_LOG2_E;
-        panel->reference[lane] = (float)log2_sum;
-        weigher->inverse[lane] =
-            empty ? 0.0f : (float)exp2((double)panel->reference[lane] - log2_sum);
+        panel->reference[lane] = empty ? 0.0f : lse[lane];
+        weigher->inverse[lane] = empty ? 0.0f : 1.0f;
     }
 }
 

@@ -16,7 +16,7 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
 {
     const size_t width = panel->forward.vectors * VF_LANES;
     const size_t row = block->row;
-    const vf log2_sum = vf_load(panel->log2_sum + lane);
+    const vf lse = vf_load(panel->lse + lane);
     const vf delta = vf_load(panel->delta + lane);
     const vi draw_low = vi_load(panel->forward.draw_low + lane);
     const vi draw_high = vi_load(panel->forward.draw_high + lane);
@@ -28,8 +28,8 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
     for (size_t key = 0; key < block->forward.keys; key++) {
         const vf s = vf_load(score);
         /* A hidden key's weight is 0 even in a row whose sum is NaN. */
-        const vf exponent = vf_max(vf_set1(VF_EXP2_FLOOR), s - log2_sum);
-        const vf w = vf_keep(s != -INFINITY, vf_exp2(exponent));
+        const vf exponent = vf_max(vf_set1(VF_EXP_FLOOR), s - lse);
+        const vf w = vf_keep(s != -INFINITY, vf_exp(exponent));
         vf by_weight = vf_load(gradient);
         vf dropped = w;
         if (dropout) {

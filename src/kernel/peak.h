@@ -1,4 +1,4 @@
-/* The machine's limit: multiply-adds on registers alone, which no kernel can exceed.  What
+/* The machine's limit: multiply-adds on registers alone, which no kernel can exceed. What
  * benches hold rates against. */
 #ifndef ATTN_KERNEL_PEAK_H
 #define ATTN_KERNEL_PEAK_H

@@ -2,12 +2,12 @@
  *
  *     score = softcap(key · query) + bias − slope·|position − key|,  −∞ where hidden
  *
- * in powers of two.  The rules after the product are sweeps over scores that lie in
+ * The rules after the product are sweeps over scores that lie in
  * cache, each taken only where asked for. */
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
-#include "kernel/exp2.h"
+#include "kernel/exp.h"
 #include "kernel/product.h"
 
 /* tanh x, to 2 ulp: near 0 an odd polynomial (Cephes, Moshier), where 1 − 2/(e^2x + 1)
@@ -23,8 +23,8 @@ INLINE vf vf_tanh(vf x)
     const vf near = vf_fma(p * square, x, x);
 
     /* e^−2|x| cannot overflow. */
-    const vf exponent = size * -2.88539008178f;
-    const vf e = vf_exp2(vf_max(vf_set1(VF_EXP2_FLOOR), exponent));
+    const vf exponent = size * -2.0f;
+    const vf e = vf_exp(vf_max(vf_set1(VF_EXP_FLOOR), exponent));
     const vf far = (1.0f - e) / (1.0f + e);
     const vi sign = vf_bits(x) & vi_set1(INT32_MIN);
     return vf_select(size < 0.625f, near, vf_from_bits(vf_bits(far) | sign));
