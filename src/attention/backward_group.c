@@ -45,7 +45,7 @@ static size_t lay_out(struct attn_backward_group *group,
     group->block.slope = take(&scratch, &floats, ATTN_BLOCK_KEYS * width);
     group->query_pack = take(&scratch, &floats, backward->lanes * backward->D_whole);
     group->gradient_pack = take(&scratch, &floats, backward->lanes * backward->Dv_whole);
-    group->output_pack = take(&scratch, &floats, backward->Dv_whole);
+    group->output = take(&scratch, &floats, Dv * width);
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
     float *const added_scratch = take(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
@@ -103,20 +103,6 @@ static struct attn_matrix matrix_of(const float *x, const int64_t stride[4],
     };
 }
 
-/* g·o of a query that lies in this lane of the group. */
-static float delta_of(const struct attn_backward_group *group, int64_t lane)
-{
-    const struct attn_backward *const backward = group->backward;
-    const struct attn_matrix row =
-        matrix_of(group->walk.head.output, backward->problem.tensors->output.stride,
-                  group->first_query + lane, 1, backward->problem.shape->Dv);
-    const struct attn_whole_rows output =
-        whole_rows(&row, group->output_pack, backward->Dv_whole);
-    return backward->kernels->backward->dot(group->output_gradient.x +
-                                                lane * group->output_gradient.stride,
-                                            output.x, backward->Dv_whole);
-}
-
 /* What each lane knows of its query before it sees a key. */
 static void load_lanes(struct attn_backward_group *group,
                        struct attn_backward_panel *panel)
@@ -124,16 +110,13 @@ static void load_lanes(struct attn_backward_group *group,
     const struct attn_problem *const problem = &group->backward->problem;
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->forward.vectors * group->backward->kernels->lanes;
-    for (size_t lane = 0; lane < width; lane++) {
+    for (size_t lane = 0; lane < width; lane++)
         panel->lse[lane] = INFINITY;
-        panel->delta[lane] = 0.0f;
-    }
     for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
         const int64_t query = panel->forward.first_query + lane;
         const double lse = (double)problem->tensors->lse[head->row + query];
         if (lse != -HUGE_VAL)
             panel->lse[lane] = (float)lse;
-        panel->delta[lane] = delta_of(group, query - group->first_query);
         if (head->sink != -INFINITY)
             group->sink_sum -= exp((double)head->sink - lse) * (double)panel->delta[lane];
         if (problem->options->dropout > 0.0) {
@@ -167,10 +150,15 @@ static void load_panel(struct attn_backward_group *group, const float *output_gr
     const struct attn_matrix gradient =
         matrix_of(output_gradient, backward->gradients->output.stride, first_query,
                   queries, shape->Dv);
+    const struct attn_matrix output =
+        matrix_of(group->walk.head.output, problem->tensors->output.stride, first_query,
+                  queries, shape->Dv);
     const size_t width = panel->forward.vectors * lanes;
     const float scale = problem->options->scale;
     backward->kernels->backward->load(panel->forward.query, width, &query, scale);
     backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
+    backward->kernels->backward->load(group->output, width, &output, 1.0f);
+    backward->kernels->backward->delta(panel, group->output);
     if (panel->query_gradient)
         memset(panel->query_gradient, 0, panel->forward.D * width * sizeof(float));
     load_lanes(group, panel);

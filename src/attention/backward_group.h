@@ -51,7 +51,7 @@ struct attn_backward_group {
     /* Scratch */
     float *weight, *gradient;          /* [ATTN_BLOCK_KEYS][lanes] */
     float *query_pack, *gradient_pack; /* [lanes][whole size] */
-    float *output_pack;                /* [Dv_whole] */
+    float *output;                     /* [Dv][width], of one panel */
     int32_t lane_begin[ATTN_BLOCK_KEYS], lane_end[ATTN_BLOCK_KEYS];
 };
 

@@ -179,17 +179,20 @@ static void backward_gather(const struct attn_gather *gather)
         gather_keys(gather, PRODUCT_PLAIN);
 }
 
-static float backward_dot(const float *a, const float *b, size_t count)
+/* The chain is that of g·v, so that g·o of a query with one visible key, whose output is
+ * its value, is the same number, and its gradients are exactly 0. */
+static void backward_delta(struct attn_backward_panel *panel, const float *output)
 {
-    vf sum = {0};
-    for (size_t n = 0; n < count; n += VF_LANES) {
-        const vf factor = vf_load(b + n);
-        sum = vf_fma(vf_keep(factor != 0.0f, vf_load(a + n)), factor, sum);
+    const size_t width = panel->forward.vectors * VF_LANES;
+    for (size_t lane = 0; lane < width; lane += VF_LANES) {
+        vf sum = {0};
+        for (size_t d = 0; d < panel->forward.Dv; d++) {
+            const vf o = vf_load(output + d * width + lane);
+            const vf g = vf_load(panel->output_gradient + d * width + lane);
+            sum = vf_fma(o, vf_keep(o != 0.0f, g), sum);
+        }
+        vf_store(panel->delta + lane, sum);
     }
-    float total = 0.0f;
-    for (size_t i = 0; i < VF_LANES; i++)
-        total += sum[i];
-    return total;
 }
 
 /* x · 0 is 0 for what is finite and NaN for what is not. */
@@ -215,7 +218,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .gather = backward_gather,
     .load = load_transposed,
     .store = store_transposed,
-    .dot = backward_dot,
+    .delta = backward_delta,
     .is_finite = backward_is_finite,
 };
 

@@ -78,9 +78,9 @@ struct attn_backward_kernels {
     void (*store)(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
                   const float *from, size_t width, size_t rows, size_t size, float scale);
 
-    /* Σ a[n] · b[n], where b[n] = 0 counts as 0 whatever a[n] is.  count is a multiple of
-     * the lanes. */
-    float (*dot)(const float *a, const float *b, size_t count);
+    /* The panel's delta, from output [Dv][width]; an output of 0, as an empty row has it,
+     * makes 0 of any gradient. */
+    void (*delta)(struct attn_backward_panel *panel, const float *output);
 
     bool (*is_finite)(const struct attn_matrix *matrix);
 };
