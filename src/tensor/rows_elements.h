@@ -94,11 +94,11 @@ INLINE vf activate_vector(vf x, attn_activation activation)
     case ATTN_RELU:
         return vf_max(vf_set1(0.0f), x);
     case ATTN_GELU:
-        return x * vf_normal(x, &density);
+        return x * normal_distribution(x, &density);
     case ATTN_SILU:
-        return x * vf_logistic(x);
+        return x * logistic(x);
     case ATTN_TANH:
-        return vf_tanh(x);
+        return tanh_any(x);
     }
     return x;
 }
@@ -111,15 +111,15 @@ INLINE vf activation_slope(vf x, attn_activation activation)
     case ATTN_RELU:
         return vf_keep(x > vf_set1(0.0f), one);
     case ATTN_GELU: {
-        const vf normal = vf_normal(x, &density);
+        const vf normal = normal_distribution(x, &density);
         return vf_fma(x, density, normal);
     }
     case ATTN_SILU: {
-        const vf s = vf_logistic(x);
+        const vf s = logistic(x);
         return s * vf_fma(x, one - s, one);
     }
     case ATTN_TANH: {
-        const vf y = vf_tanh(x);
+        const vf y = tanh_any(x);
         return one - y * y;
     }
     }

@@ -34,15 +34,16 @@ INLINE float row_exponentials(float *x, size_t n, float largest)
     vf sum[2] = {{0}, {0}};
     size_t i = 0;
     for (; i + 2 * VF_LANES <= n; i += 2 * VF_LANES) {
-        const vf a = vf_exp(vf_load(x + i) - shift);
-        const vf b = vf_exp(vf_load(x + i + VF_LANES) - shift);
+        const vf a = exp_any(vf_load(x + i) - shift);
+        const vf b = exp_any(vf_load(x + i + VF_LANES) - shift);
         sum[0] = sum[0] + a;
         sum[1] = sum[1] + b;
         vf_store(x + i, a);
         vf_store(x + i + VF_LANES, b);
     }
     for (; i < n; i += VF_LANES) {
-        const vf a = vf_keep(first_lanes(n - i), vf_exp(load_some(x + i, n - i) - shift));
+        const vf a =
+            vf_keep(first_lanes(n - i), exp_any(load_some(x + i, n - i) - shift));
         sum[0] = sum[0] + a;
         store_some(x + i, a, n - i);
     }

@@ -51,12 +51,17 @@ INLINE void dot_tile(float *y, const float *x, const float *weight, const float 
         }
     }
     if (i < in) {
+        vf w[DOT_OUTS];
 #pragma GCC unroll 4
-        for (size_t r = 0; r < rows; r++)
+        for (size_t o = 0; o < outs; o++)
+            w[o] = load_first(weight + o * in + i, in - i);
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r++) {
+            const vf left = load_first(x + r * in + i, in - i);
 #pragma GCC unroll 4
             for (size_t o = 0; o < outs; o++)
-                sum[r][o] = vf_fma(load_some(x + r * in + i, in - i),
-                                   load_some(weight + o * in + i, in - i), sum[r][o]);
+                sum[r][o] = vf_fma(left, w[o], sum[r][o]);
+        }
     }
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r++) {

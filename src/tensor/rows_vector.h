@@ -3,19 +3,24 @@
 #ifndef ATTN_TENSOR_ROWS_VECTOR_H
 #define ATTN_TENSOR_ROWS_VECTOR_H
 
-#include "kernel/exp2.h"
+#include "kernel/exp.h"
 #include "kernel/simd.h"
 #include "tensor/rows.h"
 #include <math.h>
 
+/* count < VF_LANES, lanes beyond are 0.  Without a branch: clang joins a product and a
+ * sum into one rounding only when no branch stands between them. */
+INLINE vf load_first(const float *p, size_t count)
+{
+    vf x = {0};
+    memcpy(&x, p, count * sizeof(float));
+    return x;
+}
+
 /* Lanes beyond count are 0. */
 INLINE vf load_some(const float *p, size_t count)
 {
-    vf x = {0};
-    if (count >= VF_LANES)
-        return vf_load(p);
-    memcpy(&x, p, count * sizeof(float));
-    return x;
+    return count < VF_LANES ? load_first(p, count) : vf_load(p);
 }
 
 INLINE void store_some(float *p, vf x, size_t count)
@@ -65,21 +70,20 @@ INLINE float max_lanes(vf x)
     return largest;
 }
 
-/* e^x, 0 where that is below 2^-127, at most 2^127. */
-INLINE vf vf_exp(vf x)
+/* e^x of any x: 0 from VF_EXP_FLOOR down, and no more than e^88. */
+INLINE vf exp_any(vf x)
 {
-    const vf power = x * vf_set1(0x1.715476p+0f); /* log2 e */
-    return vf_exp2(-vf_max(vf_set1(-127.0f), -vf_max(vf_set1(VF_EXP2_FLOOR), power)));
+    return vf_exp(-vf_max(vf_set1(-88.0f), -vf_max(vf_set1(VF_EXP_FLOOR), x)));
 }
 
-INLINE vf vf_logistic(vf x)
+INLINE vf logistic(vf x)
 {
-    return vf_set1(1.0f) / (vf_set1(1.0f) + vf_exp(-x));
+    return vf_set1(1.0f) / (vf_set1(1.0f) + exp_any(-x));
 }
 
 /* Below .625 the polynomial of Moshier's Cephes (tanhf), above it 1 − 2/(e^2|x| + 1),
  * with the sign of x. */
-INLINE vf vf_tanh(vf x)
+INLINE vf tanh_any(vf x)
 {
     const vf size = vf_abs(x);
     const vf square = x * x;
@@ -90,17 +94,17 @@ INLINE vf vf_tanh(vf x)
     p = vf_fma(p, square, vf_set1(-3.33332819422e-1f));
     const vf small = vf_fma(p * square, x, x);
     const vf large =
-        vf_set1(1.0f) - vf_set1(2.0f) / (vf_exp(size + size) + vf_set1(1.0f));
+        vf_set1(1.0f) - vf_set1(2.0f) / (exp_any(size + size) + vf_set1(1.0f));
     const vi sign = vf_bits(x) & vi_set1(INT32_MIN);
     return vf_select(size < vf_set1(0.625f), small, vf_from_bits(vf_bits(large) | sign));
 }
 
 /* Φ(x), the normal distribution, and its density.  Formula 7.1.26 of Abramowitz and
  * Stegun for erf: 1.5e-7 absolute. */
-INLINE vf vf_normal(vf x, vf *density)
+INLINE vf normal_distribution(vf x, vf *density)
 {
     const vf half_square = x * x * vf_set1(0.5f);
-    const vf e = vf_exp(-half_square);
+    const vf e = exp_any(-half_square);
     *density = e * vf_set1(0.39894228040143268f); /* 1/√(2π) */
     const vf z = vf_abs(x) * vf_set1(0.70710678118654752f);
     const vf t = vf_set1(1.0f) / vf_fma(z, vf_set1(0.3275911f), vf_set1(1.0f));
