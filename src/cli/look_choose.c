@@ -106,7 +106,7 @@ attn_status look_find_word(const attn_record *record, const char *wanted,
                            attn_draw_options *options, int64_t *others, attn_error *error)
 {
     attn_part kinds[] = {ATTN_PART_ENCODER, ATTN_PART_CROSS};
-    int64_t number;
+    int64_t number = 0;
     const bool numbered = read_whole(wanted, &number);
     const int count = options->part >= 0 ? 1 : 2;
     if (options->part >= 0)

@@ -1,4 +1,70 @@
-int main(void)
+/* The attn command: finds the verb and hands it its arguments. */
+#include "cli/cli.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct verb {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *what;
+} verbs[] = {
+    {"look", cli_look, "translate a sentence and show where every head looked"},
+    {"translate", cli_translate, "lines in, translated lines out"},
+    {"train", cli_train, "train a model from a recipe"},
+    {"eval", cli_eval, "score a translator on a file of references"},
+    {"bench", cli_bench, "rates on this machine as fractions of its peak"},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static void print_help(FILE *out)
 {
-    return 0;
+    fputs("usage: attn VERB [arguments]\n\nAttention you can look into.\n\n", out);
+    for (size_t i = 0; i < VERBS; i++)
+        fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].what);
+    fputs("\nattn VERB --help says more; attn --version says which this is.\n"
+          "\n"
+          "example: attn look \"The cat, which was sitting on the mat, was hungry\"\n",
+          out);
+}
+
+static int unknown_verb(const char *name)
+{
+    fprintf(stderr, "attn: '%s' is not a verb; expected one of", name);
+    for (size_t i = 0; i < VERBS; i++)
+        fprintf(stderr, "%s %s", i > 0 ? "," : "", verbs[i].name);
+    fputs("\n", stderr);
+    return CLI_MISUSED;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_MISUSED;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return CLI_DONE;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        puts("attn " ATTN_VERSION);
+        return CLI_DONE;
+    }
+    for (size_t i = 0; i < VERBS; i++)
+        if (strcmp(argv[1], verbs[i].name) == 0)
+            return verbs[i].run(argc - 1, argv + 1);
+    return unknown_verb(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    const int code = run(argc, argv);
+    errno = 0;
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_DONE) {
+        fprintf(stderr, "attn: cannot write standard output%s%s\n", errno ? ": " : "",
+                errno ? strerror(errno) : "");
+        return CLI_FAILED;
+    }
+    return code;
 }

@@ -120,6 +120,9 @@ static attn_status place_tokens(builder *b, const attn_translation *translation)
 
 static attn_status search(builder *b)
 {
+    b->record->beams = b->request->search.beams;
+    if (b->request->written != NULL)
+        return place_tokens(b, b->request->written);
     const int64_t starts[] = {0, (int64_t)b->source_count + 1};
     const attn_packing packing = {1, starts};
     attn_translation translation = {0};
@@ -129,7 +132,6 @@ static attn_status search(builder *b)
     if (status == ATTN_OK)
         status = place_tokens(b, &translation);
     free(translation.ids);
-    b->record->beams = b->request->search.beams;
     return status;
 }
 

@@ -184,9 +184,3 @@ int64_t attn_record_visible(const attn_record_part *part, int64_t row)
 {
     return part->causal ? row + 1 : part->keys->length;
 }
-
-const char *attn_part_name(attn_part part)
-{
-    static const char *const names[] = {"encoder", "decoder", "cross"};
-    return names[part];
-}

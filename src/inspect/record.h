@@ -84,9 +84,6 @@ const float *attn_record_weights(const attn_record_part *part, int64_t layer,
 /** How many keys the row sees. */
 int64_t attn_record_visible(const attn_record_part *part, int64_t row);
 
-/** "encoder", "decoder", "cross" */
-const char *attn_part_name(attn_part part);
-
 /** A safetensors file: fp32 tensors "encoder.weights" and so on; texts, words and what
  * was asked for in __metadata__ under "attn.record" (JSON).  Whole or not at all. */
 ATTN_CHECKED attn_status attn_record_save(const attn_record *record, const char *path,

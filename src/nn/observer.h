@@ -11,6 +11,9 @@ typedef enum attn_part {
     ATTN_PART_CROSS    /* decoder to encoder */
 } attn_part;
 
+/** "encoder", "decoder", "cross" */
+const char *attn_part_name(attn_part part);
+
 /** One attention, all its heads.  attn_weights(context, shape, tensors, options, …) gives
  * the exact weights; everything is valid during the call only. */
 typedef struct attn_observation {

@@ -4,18 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { PARTS = 3 };
-
 struct meter {
     attn_lowest_head lowest;
     bool any;
 };
-
-const char *attn_part_name(attn_part part)
-{
-    static const char *const NAMES[PARTS] = {"encoder", "decoder", "cross"};
-    return NAMES[part];
-}
 
 static void compare_heads(struct meter *meter, const attn_observation *seen,
                           const float *entropy, const int64_t *visible)

@@ -14,9 +14,6 @@ typedef struct attn_lowest_head {
     int64_t layer, head; /* from 0 */
 } attn_lowest_head;
 
-/** "encoder", "decoder" or "cross". */
-const char *attn_part_name(attn_part part);
-
 /** Over the pairs list[0] to list[count − 1].
  * @param shards  of one shard. */
 ATTN_CHECKED attn_status attn_heads_measure(attn_shards *shards,

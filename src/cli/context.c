@@ -1,0 +1,39 @@
+/* The verbs' attention context, on a pool of threads. */
+#include "cli/cli.h"
+#include <pthreadpool.h>
+
+static void run_on_pool(void *pool, size_t count,
+                        void (*task)(void *argument, size_t index), void *argument)
+{
+    pthreadpool_parallelize_1d(pool, task, argument, count, 0);
+}
+
+attn_status cli_context_create(cli_context *context, size_t threads, attn_error *error)
+{
+    *context = (cli_context){0};
+    context->pool = pthreadpool_create(threads);
+    if (!context->pool)
+        return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads", threads);
+    const attn_status status = attn_context_create(
+        &context->attention, &(attn_context_options){
+                                 .threads = pthreadpool_get_threads_count(context->pool),
+                                 .parallel_for = run_on_pool,
+                                 .pool = context->pool,
+                             });
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    cli_context_destroy(context);
+    if (status == ATTN_EUNSUPPORTED)
+        return attn_error_set(error, status,
+                              "the instruction set that ATTN_ISA names is unknown, or "
+                              "this processor lacks it");
+    return attn_error_set(error, status, "cannot create a context: %s",
+                          attn_status_name(status));
+}
+
+void cli_context_destroy(cli_context *context)
+{
+    attn_context_destroy(context->attention);
+    pthreadpool_destroy(context->pool);
+    *context = (cli_context){0};
+}

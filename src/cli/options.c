@@ -1,0 +1,127 @@
+/* Options of a verb, and how it says what is wrong with them. */
+#include "cli/cli.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cli_fail(const char *verb, const attn_error *error)
+{
+    fprintf(stderr, "attn %s: %s\n", verb, error->message);
+    return error->status == ATTN_EINVAL ? CLI_MISUSED : CLI_FAILED;
+}
+
+int cli_misused(const char *verb, const char *format, ...)
+{
+    fprintf(stderr, "attn %s: ", verb);
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, " (attn %s --help)\n", verb);
+    return CLI_MISUSED;
+}
+
+/* The option that an argument names, its value after "=" in *value (or NULL); NULL where
+ * none is named so. */
+static const cli_option *find_option(const cli_option *options, const char *argument,
+                                     const char **value)
+{
+    *value = NULL;
+    if (argument[1] != '-') {
+        for (; options->name; options++)
+            if (options->letter == argument[1] && argument[2] == '\0')
+                return options;
+        return NULL;
+    }
+    const char *const name = argument + 2;
+    const size_t length = strcspn(name, "=");
+    if (name[length] == '=')
+        *value = name + length + 1;
+    for (; options->name; options++)
+        if (strlen(options->name) == length && strncmp(options->name, name, length) == 0)
+            return options;
+    return NULL;
+}
+
+/* Takes the option at argv[*at], and its value after it where it has one. */
+static int take_option(int argc, char **argv, const cli_option *options, int *at)
+{
+    const char *value;
+    const char *const argument = argv[*at];
+    const cli_option *const option = find_option(options, argument, &value);
+    if (!option)
+        return cli_misused(argv[0], "%.*s is not an option", (int)strcspn(argument, "="),
+                           argument);
+    if (option->flag) {
+        if (value)
+            return cli_misused(argv[0], "--%s takes no value, got '%s'", option->name,
+                               value);
+        *option->flag = true;
+        return CLI_DONE;
+    }
+    if (!value && *at + 1 == argc)
+        return cli_misused(argv[0], "--%s needs a value", option->name);
+    *option->value = value ? value : argv[++*at];
+    return CLI_DONE;
+}
+
+int cli_parse(int argc, char **argv, const cli_option *options, const char *help,
+              int *count, bool *stop)
+{
+    bool options_end = false;
+    *count = 0;
+    *stop = true;
+    for (int at = 1; at < argc; at++) {
+        if (options_end || argv[at][0] != '-' || argv[at][1] == '\0') {
+            argv[++*count] = argv[at];
+            continue;
+        }
+        if (strcmp(argv[at], "--") == 0) {
+            options_end = true;
+            continue;
+        }
+        if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
+            fputs(help, stdout);
+            return CLI_DONE;
+        }
+        const int code = take_option(argc, argv, options, &at);
+        if (code != CLI_DONE)
+            return code;
+    }
+    *stop = false;
+    return CLI_DONE;
+}
+
+static const char *without_dashes(const char *option)
+{
+    return option + strspn(option, "-");
+}
+
+int cli_integer(const char *verb, const char *option, const char *text, int64_t low,
+                int64_t high, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    const long long number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < low || number > high)
+        return cli_misused(verb,
+                           "--%s is '%s', expected a whole number from %lld to %lld",
+                           without_dashes(option), text, (long long)low, (long long)high);
+    *value = number;
+    return CLI_DONE;
+}
+
+int cli_decimal(const char *verb, const char *option, const char *text, double low,
+                double high, double *value)
+{
+    char *end;
+    const double number = strtod(text, &end);
+    if (end == text || *end != '\0' || isnan(number) || number < low || number > high)
+        return cli_misused(verb, "--%s is '%s', expected a number from %g to %g",
+                           without_dashes(option), text, low, high);
+    *value = number;
+    return CLI_DONE;
+}
