@@ -14,7 +14,7 @@ typedef struct attn_record_request {
     const char *model;                             /* a name to show */
     const char *source_language, *target_language; /* "en", "fr", or "" */
     attn_search_options search;
-    const char *translation; /* to look at in place of a search, or NULL */
+    const char *translation;         /* to look at in place of a search, or NULL */
     const attn_translation *written; /* what a search found before, or NULL */
 } attn_record_request;
 

@@ -113,15 +113,11 @@ static void measure_rows(measure *m)
     }
 }
 
+/* The largest mass that shows.  A head that is broad by its entropy is called so unless
+ * half its weight has one role: in a short text both can be. */
 static void choose_role(attn_head_summary *head, const attn_conventions *limits)
 {
     head->role = ATTN_ROLE_MIXED;
-    if (head->entropy >= 0 && prints_as(head->entropy, limits->broad)) {
-        head->role = ATTN_ROLE_BROAD;
-        head->mass = head->entropy;
-        head->strong = true;
-        return;
-    }
     for (attn_role role = ATTN_ROLE_PREVIOUS; role <= ATTN_ROLE_SAME; role++) {
         const double mass = head->masses[role], even = head->evens[role];
         if (mass < limits->weak || mass < limits->lift * even || mass <= head->mass)
@@ -131,6 +127,12 @@ static void choose_role(attn_head_summary *head, const attn_conventions *limits)
         head->even = even;
     }
     head->strong = head->role != ATTN_ROLE_MIXED && head->mass >= limits->strong;
+    if (!head->strong && head->entropy >= 0 && prints_as(head->entropy, limits->broad)) {
+        head->role = ATTN_ROLE_BROAD;
+        head->mass = head->entropy;
+        head->even = 0;
+        head->strong = true;
+    }
 }
 
 static attn_head_summary measure_head(const attn_record_part *part, int64_t index,
