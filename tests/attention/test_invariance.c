@@ -1,0 +1,321 @@
+/* What may change nothing: the number of threads, the batch a sequence is in, padding or
+ * packing, lent memory; and what memory the forward pass may take. */
+#include "problems.h"
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <cmocka.h>
+
+static void *allocate(size_t count, size_t size)
+{
+    void *const memory = calloc(count + 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* ---- Threads --------------------------------------------------------------------------
+ */
+
+struct task {
+    void (*run)(void *argument, size_t index);
+    void *argument;
+    size_t index;
+    pthread_t thread;
+};
+
+static void *run_task(void *task)
+{
+    struct task *const t = task;
+    t->run(t->argument, t->index);
+    return NULL;
+}
+
+/* A thread for each index: the worst that a pool can do to the order. */
+static void thread_each(void *pool, size_t count, void (*run)(void *, size_t),
+                        void *argument)
+{
+    struct task tasks[16];
+    assert_true(count <= 16);
+    *(size_t *)pool = count;
+    for (size_t i = 0; i < count; i++) {
+        tasks[i] = (struct task){run, argument, i, 0};
+        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
+    }
+    for (size_t i = 0; i < count; i++)
+        pthread_join(tasks[i].thread, NULL);
+}
+
+/* Dense tensors of one call, and all results in one block of floats. */
+struct call {
+    attn_shape shape;
+    attn_options options;
+    attn_tensors tensors;
+    float *query, *key, *value, *results;
+    int64_t *keys, *visible;
+    size_t floats;
+};
+
+static float *random_floats(int64_t count)
+{
+    float *const x = allocate((size_t)count, sizeof *x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = random_float();
+    return x;
+}
+
+static struct call call_create(attn_shape shape)
+{
+    struct call c = {.shape = shape};
+    const int64_t rows = shape.B * shape.H * shape.Lq;
+    const int64_t keys = shape.B * shape.H * shape.Lk;
+    c.query = random_floats(rows * shape.D);
+    c.key = random_floats(shape.B * shape.Hk * shape.Lk * shape.D);
+    c.value = random_floats(shape.B * shape.Hk * shape.Lk * shape.Dv);
+    c.floats = (size_t)(rows * (shape.Dv + 9) + keys);
+    c.results = allocate(c.floats, sizeof *c.results);
+    c.keys = allocate((size_t)rows, sizeof *c.keys);
+    c.visible = allocate((size_t)rows, sizeof *c.visible);
+    float *const o = c.results + rows * shape.Dv + keys;
+    c.tensors = (attn_tensors){
+        .query = attn_input_dense(c.query, shape.H, shape.Lq, shape.D),
+        .key = attn_input_dense(c.key, shape.Hk, shape.Lk, shape.D),
+        .value = attn_input_dense(c.value, shape.Hk, shape.Lk, shape.Dv),
+        .output = attn_output_dense(c.results, shape.H, shape.Lq, shape.Dv),
+        .lse = o,
+        .statistics = {.entropy = o + rows,
+                       .largest_weight = o + 2 * rows,
+                       .largest_key = c.keys,
+                       .distance = o + 3 * rows,
+                       .signed_distance = o + 4 * rows,
+                       .first_key_mass = o + 5 * rows,
+                       .own_mass = o + 6 * rows,
+                       .previous_mass = o + 7 * rows,
+                       .next_mass = o + 8 * rows,
+                       .visible_keys = c.visible,
+                       .received = c.results + rows * shape.Dv}};
+    attn_options_init(&c.options, &shape);
+    return c;
+}
+
+static void call_destroy(struct call *c)
+{
+    free(c->query), free(c->key), free(c->value), free(c->results), free(c->keys);
+    free(c->visible);
+}
+
+static void run(attn_context *context, const struct call *c)
+{
+    if (attn_forward(context, &c->shape, &c->tensors, &c->options) != ATTN_OK)
+        fail_msg("%s", attn_context_message(context));
+}
+
+static void check_threads(attn_context *context)
+{
+    struct call c = call_create((attn_shape){2, 4, 2, 611, 700, 24, 40});
+    c.options.causal = true;
+    c.options.dropout = 0.1;
+    run(context, &c);
+    float *const alone = allocate(c.floats, sizeof *alone);
+    memcpy(alone, c.results, c.floats * sizeof *alone);
+    for (size_t threads = 2; threads <= 7; threads += 5) {
+        size_t used = 0;
+        const attn_context_options options = {.isa = attn_context_isa(context),
+                                              .threads = threads,
+                                              .parallel_for = thread_each,
+                                              .pool = &used};
+        attn_context *threaded = NULL;
+        assert_int_equal(attn_context_create(&threaded, &options), ATTN_OK);
+        memset(c.results, 0, c.floats * sizeof *c.results);
+        run(threaded, &c);
+        assert_int_equal(used, threads);
+        assert_memory_equal(alone, c.results, c.floats * sizeof *alone);
+        attn_context_destroy(threaded);
+    }
+    free(alone);
+    call_destroy(&c);
+}
+
+static void the_number_of_threads_changes_no_bit(void **state)
+{
+    (void)state;
+    on_every_level(check_threads);
+}
+
+/* ---- Batches --------------------------------------------------------------------------
+ */
+
+static void assert_rows_equal(const float *a, const float *b, int64_t count)
+{
+    assert_memory_equal(a, b, (size_t)count * sizeof *a);
+}
+
+/* Head h of sequence [first, first + L) of a pack against a call of its own; strides of
+ * both lead along the tokens. */
+static void compare_alone(attn_context *context, const struct call *pack, int64_t first,
+                          int64_t L)
+{
+    const attn_shape *const s = &pack->shape;
+    struct call alone = call_create((attn_shape){1, s->H, s->Hk, L, L, s->D, s->Dv});
+    attn_tensors *const t = &alone.tensors;
+    t->query = pack->tensors.query, t->query.data += first * s->D;
+    t->key = pack->tensors.key, t->key.data += first * s->D;
+    t->value = pack->tensors.value, t->value.data += first * s->Dv;
+    alone.options = pack->options;
+    alone.options.query_starts = alone.options.key_starts = NULL;
+    alone.options.query_lengths = alone.options.key_lengths = NULL;
+    run(context, &alone);
+    const attn_statistics *const a = &t->statistics, *const b = &pack->tensors.statistics;
+    for (int64_t h = 0; h < s->H; h++) {
+        const int64_t mine = h * L, its = h * s->Lq + first;
+        assert_rows_equal(t->output.data + mine * s->Dv,
+                          pack->tensors.output.data + its * s->Dv, L * s->Dv);
+        assert_rows_equal(t->lse + mine, pack->tensors.lse + its, L);
+        assert_rows_equal(a->entropy + mine, b->entropy + its, L);
+        assert_rows_equal(a->distance + mine, b->distance + its, L);
+        assert_rows_equal(a->own_mass + mine, b->own_mass + its, L);
+        assert_rows_equal(a->received + mine, b->received + its, L);
+        assert_memory_equal(a->largest_key + mine, b->largest_key + its,
+                            (size_t)L * sizeof(int64_t));
+    }
+    call_destroy(&alone);
+}
+
+static void check_packs(attn_context *context)
+{
+    static const int64_t starts[] = {0, 1, 10, 10, 75, 333, 600};
+    struct call c = call_create((attn_shape){1, 2, 1, 600, 600, 17, 9});
+    c.options.causal = true;
+    c.options.sequences = 6;
+    c.options.query_starts = c.options.key_starts = starts;
+    run(context, &c);
+    for (int s = 0; s < 6; s++)
+        if (starts[s + 1] > starts[s])
+            compare_alone(context, &c, starts[s], starts[s + 1] - starts[s]);
+    call_destroy(&c);
+}
+
+static void a_packed_sequence_has_the_bits_it_has_alone(void **state)
+{
+    (void)state;
+    on_every_level(check_packs);
+}
+
+/* Padding may hold anything. */
+static void check_padding(attn_context *context)
+{
+    static const int64_t lengths[] = {131};
+    struct call c = call_create((attn_shape){1, 2, 2, 200, 200, 8, 8});
+    for (int64_t h = 0; h < 2; h++)
+        for (int64_t l = lengths[0]; l < 200; l++) {
+            c.query[(h * 200 + l) * 8] = NAN;
+            c.key[(h * 200 + l) * 8] = INFINITY;
+            c.value[(h * 200 + l) * 8] = 1e30f;
+        }
+    c.options.query_lengths = c.options.key_lengths = lengths;
+    run(context, &c);
+    compare_alone(context, &c, 0, lengths[0]);
+    for (int64_t l = lengths[0]; l < 200; l++) {
+        assert_true(c.tensors.lse[l] == -INFINITY && c.tensors.output.data[l * 8] == 0);
+        assert_true(c.keys[l] == -1 && c.visible[l] == 0);
+        assert_true(c.tensors.statistics.received[l] == 0.0f);
+    }
+    call_destroy(&c);
+}
+
+static void a_padded_sequence_has_the_bits_it_has_alone(void **state)
+{
+    (void)state;
+    on_every_level(check_padding);
+}
+
+/* ---- Memory ---------------------------------------------------------------------------
+ */
+
+static void check_plan(attn_context *context)
+{
+    struct call c = call_create((attn_shape){2, 4, 2, 150, 300, 24, 40});
+    for (int received = 0; received < 2; received++) {
+        attn_plan plan;
+        char path[64];
+        if (!received)
+            c.tensors.statistics.received = NULL;
+        else
+            c.tensors.statistics.received = c.results + 2 * 4 * 150 * 40;
+        c.options.causal = received;
+        assert_int_equal(
+            attn_plan_forward(context, &c.shape, &c.tensors, &c.options, &plan), ATTN_OK);
+        snprintf(path, sizeof path, "panels of queries, %s%s",
+                 received ? "then received mass, " : "", attn_context_isa(context));
+        assert_string_equal(plan.path, path);
+        double counted = 0.0;
+        for (int64_t i = 0; i < 150; i++)
+            counted += received ? (double)(i + 151) : 300.0;
+        assert_true(plan.visible_pairs == 8.0 * counted);
+
+        void *const memory = aligned_alloc(64, (plan.scratch_bytes + 63) / 64 * 64);
+        assert_non_null(memory);
+        assert_int_equal(
+            attn_context_lend_scratch(context, memory, plan.scratch_bytes - 1), ATTN_OK);
+        c.results[0] = 77.0f;
+        assert_int_equal(attn_forward(context, &c.shape, &c.tensors, &c.options),
+                         ATTN_ENOMEM);
+        assert_true(c.results[0] == 77.0f);
+        assert_non_null(strstr(attn_context_message(context), "lent scratch has"));
+        assert_int_equal(attn_context_lend_scratch(context, memory, plan.scratch_bytes),
+                         ATTN_OK);
+        run(context, &c);
+        assert_true(c.results[0] != 77.0f);
+        assert_int_equal(attn_context_lend_scratch(context, NULL, 0), ATTN_OK);
+        run(context, &c);
+        free(memory);
+    }
+    call_destroy(&c);
+}
+
+static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
+{
+    (void)state;
+    on_every_level(check_plan);
+}
+
+/* 32,768 queries and keys: a matrix of weights would be 4 GiB.  A window keeps it short.
+ */
+static void memory_grows_with_the_length_and_not_its_square(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    struct call c = call_create((attn_shape){1, 1, 1, 32768, 32768, 8, 8});
+    c.options.causal = true;
+    c.options.window_left = 256;
+    attn_plan plan;
+    assert_int_equal(attn_plan_forward(context, &c.shape, &c.tensors, &c.options, &plan),
+                     ATTN_OK);
+    assert_true(plan.scratch_bytes < 2u << 20);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    run(context, &c);
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 16 << 10); /* KiB */
+    call_destroy(&c);
+    attn_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_number_of_threads_changes_no_bit),
+        cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
+        cmocka_unit_test(a_padded_sequence_has_the_bits_it_has_alone),
+        cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
+        cmocka_unit_test(memory_grows_with_the_length_and_not_its_square),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
