@@ -88,7 +88,11 @@ static attn_status read_text(const char *given, char **text, size_t *length,
         *length = strlen(*text);
     }
     *length = tidy(*text, *length);
-    return ATTN_OK;
+    if (*length > 0)
+        return ATTN_OK;
+    free(*text);
+    *text = NULL;
+    return attn_error_set(error, ATTN_EINVAL, "the text is empty; expected a sentence");
 }
 
 /* "translate-en-fr" goes from "en" to "fr"; another name says nothing. */

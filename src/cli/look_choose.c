@@ -95,7 +95,7 @@ static attn_status not_found(const attn_record *record, const char *wanted,
         list_words(&list, part->rows);
     }
     const attn_status status =
-        attn_error_set(error, ATTN_EINVAL, "no word %.80s; there are: %s",
+        attn_error_set(error, ATTN_EINVAL, "no word \"%.80s\"; there are: %s",
                        attn_buffer_text(&word), attn_buffer_text(&list));
     attn_buffer_free(&list);
     attn_buffer_free(&word);

@@ -88,29 +88,7 @@ const char *canvas_mark(const canvas *c, const char *unicode, const char *ascii)
 int64_t canvas_label(const canvas *c, attn_buffer *label, const attn_record_word *word,
                      int64_t columns)
 {
-    const size_t begin = label->length;
-    attn_put_word(label, word, c->spelling);
-    const char *text = attn_buffer_text(label) + begin;
-    const int64_t whole = (int64_t)attn_text_columns(text);
-    if (whole <= columns)
-        return whole;
-    attn_buffer base = {0}, mark = {0};
-    attn_put_text(&base, word->text, c->spelling);
-    attn_buffer_put(&mark,
-                    text + (base.length < strlen(text) ? base.length : strlen(text)));
-    const int64_t mark_columns = (int64_t)attn_text_columns(attn_buffer_text(&mark));
-    const int64_t room = columns > mark_columns + 1 ? columns - mark_columns - 1 : 0;
-    const size_t kept = attn_text_prefix(attn_buffer_text(&base), (size_t)room);
-    attn_buffer_truncate(label, begin);
-    attn_buffer_put_bytes(label, attn_buffer_text(&base), kept);
-    if (strncmp(attn_buffer_text(&base), "\u2068", 3) == 0)
-        attn_buffer_put(label, "\u2069"); /* closes what was cut open */
-    attn_buffer_put(label, canvas_mark(c, "…", "~"));
-    attn_buffer_put(label, attn_buffer_text(&mark));
-    label->failed = label->failed || base.failed || mark.failed;
-    attn_buffer_free(&base);
-    attn_buffer_free(&mark);
-    return (int64_t)attn_text_columns(attn_buffer_text(label) + begin);
+    return attn_put_label(label, word, c->spelling, columns);
 }
 
 static int64_t spelled_columns(attn_spelling spelling, const char *text, size_t length)

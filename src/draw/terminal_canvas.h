@@ -32,8 +32,7 @@ void canvas_title(canvas *c, const char *title, const char *about);
 /* unicode, or its stand-in where there is only ASCII. */
 const char *canvas_mark(const canvas *c, const char *unicode, const char *ascii);
 
-/* The word in at most `columns` columns: what is longer ends in "…", before the mark of
- * its occurrence, which stays.  Returns the columns it takes. */
+/* attn_put_label in the canvas's spelling. */
 int64_t canvas_label(const canvas *c, attn_buffer *label, const attn_record_word *word,
                      int64_t columns);
 

@@ -118,11 +118,42 @@ void attn_put_weight(attn_buffer *buffer, double weight)
         attn_buffer_print(buffer, ".%02d", hundredths < 0 ? 0 : hundredths);
 }
 
+int64_t attn_put_label(attn_buffer *buffer, const attn_record_word *word,
+                       attn_spelling spelling, int64_t columns)
+{
+    const size_t begin = buffer->length;
+    attn_put_word(buffer, word, spelling);
+    const char *text = attn_buffer_text(buffer) + begin;
+    const int64_t whole = (int64_t)attn_text_columns(text);
+    if (whole <= columns)
+        return whole;
+    attn_buffer base = {0}, mark = {0};
+    attn_put_text(&base, word->text, spelling);
+    attn_buffer_put(&mark,
+                    text + (base.length < strlen(text) ? base.length : strlen(text)));
+    const int64_t mark_columns = (int64_t)attn_text_columns(attn_buffer_text(&mark));
+    const int64_t room = columns > mark_columns + 1 ? columns - mark_columns - 1 : 0;
+    const size_t kept = attn_text_prefix(attn_buffer_text(&base), (size_t)room);
+    attn_buffer_truncate(buffer, begin);
+    attn_buffer_put_bytes(buffer, attn_buffer_text(&base), kept);
+    if (strncmp(attn_buffer_text(&base), "\u2068", 3) == 0 && kept > 0)
+        attn_buffer_put(buffer, "\u2069"); /* closes what was cut open */
+    attn_buffer_put(buffer, spelling == ATTN_SPELL_ASCII ? "~" : "…");
+    attn_buffer_put(buffer, attn_buffer_text(&mark));
+    buffer->failed = buffer->failed || base.failed || mark.failed;
+    attn_buffer_free(&base);
+    attn_buffer_free(&mark);
+    return (int64_t)attn_text_columns(attn_buffer_text(buffer) + begin);
+}
+
+/* Sentences have room for words, not for monsters. */
+enum { LONGEST_QUOTED = 24 };
+
 static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
                        attn_spelling spelling)
 {
     attn_buffer_put(buffer, "\"");
-    attn_put_word(buffer, word, spelling);
+    attn_put_label(buffer, word, spelling, LONGEST_QUOTED);
     attn_buffer_put(buffer, "\"");
 }
 

@@ -19,6 +19,10 @@ void attn_put_text(attn_buffer *buffer, const char *text, attn_spelling spelling
 /** A word with its mark: ¹ ² or #1 #2 where it occurs more than once. */
 void attn_put_word(attn_buffer *buffer, const attn_record_word *word,
                    attn_spelling spelling);
+/** The same in at most `columns` columns: what is longer ends in "…" ("~"), before its
+ * mark, which stays.  Returns the columns it takes. */
+int64_t attn_put_label(attn_buffer *buffer, const attn_record_word *word,
+                       attn_spelling spelling, int64_t columns);
 /** ".68", "1.0", ".00": two digits, no leading zero, three columns. */
 void attn_put_weight(attn_buffer *buffer, double weight);
 
