@@ -17,23 +17,28 @@
 
 #include <cmocka.h>
 
-enum { SENTENCES = 6, WRITTEN = SMALL_POSITIONS, NOT_IMPORTABLE = 77 };
+enum { SENTENCES = 6, WRITTEN = SMALL_POSITIONS, MOST_FOLDERS = 4, NOT_IMPORTABLE = 77 };
 
 static const int64_t SOURCE_LENGTHS[SENTENCES] = {5, 0, 9, 1, 14, 22};
 static const int64_t TARGET_LENGTHS[SENTENCES] = {7, 3, 0, 11, 6, 22};
 
 static const char *script;
 
-/* Runs script with two arguments; its exit code. */
-static int run_python(const char *task, const char *argument)
+/* Runs the script; its exit code.  arguments ends with NULL. */
+static int run_python(const char *task, const char *const *arguments)
 {
     const char *const chosen = getenv("ATTN_PYTHON");
-    const char *const python = chosen && *chosen ? chosen : "python3";
+    const char *command[MOST_FOLDERS + 4] = {chosen && *chosen ? chosen : "python3",
+                                             script, task};
+    for (size_t i = 0; arguments[i]; i++) {
+        assert_true(i < MOST_FOLDERS);
+        command[3 + i] = arguments[i];
+    }
     fflush(NULL);
     const pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        execlp(python, python, script, task, argument, (char *)NULL);
+        execvp(command[0], (char *const *)command);
         _exit(NOT_IMPORTABLE);
     }
     int status;
@@ -41,9 +46,9 @@ static int run_python(const char *task, const char *argument)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static void compare(const char *task, const char *folder)
+static void compare(const char *task, const char *const *folders)
 {
-    const int code = run_python(task, folder);
+    const int code = run_python(task, folders);
     if (code != 0)
         fail_msg("%s %s: exit code %d", script, task, code);
 }
@@ -127,13 +132,13 @@ static void write_expected(const attn_translator *translator, const char *folder
     attn_context_destroy(context);
 }
 
-/* Saves it, loads it again as any user would, and compares. */
-static void check(const attn_translator_config *config, attn_dtype dtype)
+/* Saves it, and loads it again as any user would. */
+static void prepare(const attn_translator_config *config, attn_dtype dtype, char *folder,
+                    size_t folder_bytes)
 {
-    char folder[512];
     attn_error error;
     attn_translator *loaded;
-    folder_make(folder, sizeof folder);
+    folder_make(folder, folder_bytes);
     attn_translator *const saved = small_translator_like(config, 7);
     /* Small weights make every next token alike, and no search shows anything. */
     attn_parameters *const parameters = attn_translator_parameters(saved);
@@ -143,47 +148,49 @@ static void check(const attn_translator_config *config, attn_dtype dtype)
         attn_translator_load(&loaded, folder, &error) != ATTN_OK)
         fail_msg("%s", error.message);
     write_expected(loaded, folder);
-    compare("model", folder);
     attn_translator_destroy(loaded);
     attn_translator_destroy(saved);
-    folder_remove(folder);
 }
 
-static void an_fp32_model_gives_the_same_logits_and_translations(void **state)
+/* Interpreters take seconds to start, so that one compares several models. */
+static void check(const attn_translator_config *configs, const attn_dtype *dtypes,
+                  size_t count)
 {
-    (void)state;
-    const attn_translator_config config = small_config();
-    check(&config, ATTN_F32);
+    char folders[MOST_FOLDERS][512];
+    const char *arguments[MOST_FOLDERS + 1] = {NULL};
+    for (size_t i = 0; i < count; i++) {
+        prepare(&configs[i], dtypes[i], folders[i], sizeof folders[i]);
+        arguments[i] = folders[i];
+    }
+    compare("model", arguments);
+    for (size_t i = 0; i < count; i++)
+        folder_remove(folders[i]);
 }
 
-static void a_bf16_model_gives_the_same_logits_and_translations(void **state)
+static void models_give_the_same_logits_and_translations(void **state)
 {
     (void)state;
-    const attn_translator_config config = small_config();
-    check(&config, ATTN_BF16);
+    attn_translator_config configs[3];
+    for (size_t i = 0; i < 3; i++)
+        configs[i] = small_config();
+    configs[2].untied = true;
+    check(configs, (const attn_dtype[]){ATTN_F32, ATTN_BF16, ATTN_F32}, 3);
 }
 
 static void odd_widths_and_other_activations_agree(void **state)
 {
     (void)state;
-    attn_translator_config config = small_config();
-    config.width = 27;
-    config.heads = 3;
-    config.encoder_layers = 1;
-    config.decoder_layers = 3;
     const attn_activation activations[] = {ATTN_GELU, ATTN_SILU, ATTN_TANH};
+    attn_translator_config configs[3];
     for (size_t i = 0; i < 3; i++) {
-        config.activation = activations[i];
-        check(&config, ATTN_F32);
+        configs[i] = small_config();
+        configs[i].width = 27;
+        configs[i].heads = 3;
+        configs[i].encoder_layers = 1;
+        configs[i].decoder_layers = 3;
+        configs[i].activation = activations[i];
     }
-}
-
-static void an_untied_model_agrees(void **state)
-{
-    (void)state;
-    attn_translator_config config = small_config();
-    config.untied = true;
-    check(&config, ATTN_F32);
+    check(configs, (const attn_dtype[]){ATTN_F32, ATTN_BF16, ATTN_F32}, 3);
 }
 
 static void the_tokenizer_opens_with_the_same_ids(void **state)
@@ -224,7 +231,7 @@ static void the_tokenizer_opens_with_the_same_ids(void **state)
         free(tokens);
     }
     assert_int_equal(fclose(file), 0);
-    compare("tokenizer", folder);
+    compare("tokenizer", (const char *const[]){folder, NULL});
     attn_tokenizer_destroy(tokenizer);
     attn_translator_destroy(translator);
     folder_remove(folder);
@@ -233,10 +240,8 @@ static void the_tokenizer_opens_with_the_same_ids(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_fp32_model_gives_the_same_logits_and_translations),
-        cmocka_unit_test(a_bf16_model_gives_the_same_logits_and_translations),
+        cmocka_unit_test(models_give_the_same_logits_and_translations),
         cmocka_unit_test(odd_widths_and_other_activations_agree),
-        cmocka_unit_test(an_untied_model_agrees),
         cmocka_unit_test(the_tokenizer_opens_with_the_same_ids),
     };
     if (argc != 2) {
@@ -244,7 +249,7 @@ int main(int argc, char **argv)
         return 2;
     }
     script = argv[1];
-    if (run_python("import", "") == NOT_IMPORTABLE) {
+    if (run_python("import", (const char *const[]){NULL}) == NOT_IMPORTABLE) {
         printf("skipped: test_transformers (the interpreter of ATTN_PYTHON cannot import "
                "torch, transformers and safetensors)\n");
         return NOT_IMPORTABLE; /* which Meson counts as skipped */

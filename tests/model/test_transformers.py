@@ -1,23 +1,32 @@
 """Compares what a folder holds with what `transformers` makes of it.
 
-Called by test_transformers.c:  import | model FOLDER | tokenizer FOLDER
+Called by test_transformers.c:  import | model FOLDER... | tokenizer FOLDER
 """
+import importlib.util
+import logging
 import os
 import sys
+import warnings
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 NOT_IMPORTABLE = 77
 
-try:
-    import logging
-    import warnings
+# Comparing rests on no speed, and threads that wait for each other crawl on a busy machine.
+os.environ["OMP_NUM_THREADS"] = "1"
 
-    import torch
-    from safetensors.torch import load_file
-    from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration
-except ImportError as reason:
-    print(f"skipped: {reason}")
-    sys.exit(NOT_IMPORTABLE)
+if sys.argv[1] == "import":
+    for package in ("torch", "transformers", "safetensors"):
+        if importlib.util.find_spec(package) is None:
+            print(f"skipped: no package {package}")
+            sys.exit(NOT_IMPORTABLE)
+    sys.exit(0)
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration
+from transformers.utils import logging as progress
+
+progress.disable_progress_bar()
 
 
 class Warned(logging.Handler):
@@ -91,6 +100,7 @@ def check_tokenizer(folder):
 
 
 if sys.argv[1] == "model":
-    check_model(sys.argv[2])
+    for folder in sys.argv[2:]:
+        check_model(folder)
 elif sys.argv[1] == "tokenizer":
     check_tokenizer(sys.argv[2])
