@@ -1,8 +1,10 @@
 /* safetensors: what is written comes back, and every way a header can lie has a name. The
  * defects are those of public bug reports (fastllm#713, mlx#3363, LiteRT#9255, …). */
+#define _XOPEN_SOURCE 700 /* nftw */
 #include "file/file.h"
 #include "file/half.h"
 #include "file/safetensors.h"
+#include "tests/folder.h"
 #include "tests/python.h"
 #include <math.h>
 #include <setjmp.h>
@@ -273,15 +275,6 @@ static void random_damage_never_reads_out_of_bounds(void **state)
 /* ---- Writing and reading ------------------------------------------------------------
  */
 
-static char folder[64];
-
-static const char *path_of(const char *name)
-{
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
 static const float values[] = {0.0f, -0.0f, 1.0f, 3.14159274f, 65504.0f, 1e-7f};
 static const int64_t numbers[] = {INT64_MIN, 7};
 static const uint8_t flags[] = {0, 1, 1};
@@ -301,7 +294,7 @@ static const attn_safetensors_note notes[] = {{"format", "pt"}, {"said", "\"ça\
 static void what_is_written_comes_back(void **state)
 {
     (void)state;
-    const char *const path = path_of("back.safetensors");
+    const char *const path = in_folder("back.safetensors");
     CHECK(attn_safetensors_write(path, entries, ENTRIES, notes, 2, &error));
     attn_safetensors *file;
     CHECK(attn_safetensors_open(&file, path, &error));
@@ -343,7 +336,7 @@ static void the_same_tensors_give_the_same_bytes_in_any_order(void **state)
         turned[i] = entries[ENTRIES - 1 - i];
     char *first, *second;
     size_t first_bytes, second_bytes;
-    const char *const path = path_of("same.safetensors");
+    const char *const path = in_folder("same.safetensors");
     CHECK(attn_safetensors_write(path, entries, ENTRIES, notes, 2, &error));
     CHECK(attn_file_read(path, 1 << 20, &first, &first_bytes, &error));
     CHECK(attn_safetensors_write(path, turned, ENTRIES, notes, 2, &error));
@@ -357,7 +350,7 @@ static void the_same_tensors_give_the_same_bytes_in_any_order(void **state)
 static void entries_that_no_file_can_hold_are_refused(void **state)
 {
     (void)state;
-    const char *const path = path_of("never.safetensors");
+    const char *const path = in_folder("never.safetensors");
     const attn_safetensors_entry twice[] = {entries[0], entries[1], entries[0]};
     assert_int_equal(attn_safetensors_write(path, twice, 3, NULL, 0, &error),
                      ATTN_EINVAL);
@@ -382,12 +375,13 @@ static void a_file_that_is_not_there_or_no_file_is_named(void **state)
 {
     (void)state;
     attn_safetensors *file;
-    assert_int_equal(attn_safetensors_open(&file, path_of("nowhere"), &error), ATTN_EIO);
+    assert_int_equal(attn_safetensors_open(&file, in_folder("nowhere"), &error),
+                     ATTN_EIO);
     assert_non_null(strstr(error.message, "nowhere: No such file"));
     assert_int_equal(attn_safetensors_open(&file, folder, &error), ATTN_EIO);
     assert_non_null(strstr(error.message, "not a regular file"));
-    CHECK(attn_file_write(path_of("short"), "1234567", 7, &error));
-    assert_int_equal(attn_safetensors_open(&file, path_of("short"), &error),
+    CHECK(attn_file_write(in_folder("short"), "1234567", 7, &error));
+    assert_int_equal(attn_safetensors_open(&file, in_folder("short"), &error),
                      ATTN_EFORMAT);
     assert_non_null(strstr(error.message, "7 bytes, expected at least 8"));
 }
@@ -456,7 +450,7 @@ static void the_python_package_reads_and_writes_the_same(void **state)
     (void)state;
     if (!python_has("safetensors, numpy"))
         skip();
-    const char *const path = path_of("ours.safetensors");
+    const char *const path = in_folder("ours.safetensors");
     CHECK(attn_safetensors_write(path, entries, ENTRIES, notes, 2, &error));
     char script[2048];
     snprintf(script, sizeof script,
@@ -479,28 +473,13 @@ static void the_python_package_reads_and_writes_the_same(void **state)
              folder, folder);
     assert_int_equal(python_run(script), 0);
     attn_safetensors *file;
-    CHECK(attn_safetensors_open(&file, path_of("theirs.safetensors"), &error));
+    CHECK(attn_safetensors_open(&file, in_folder("theirs.safetensors"), &error));
     float x[6], y;
     CHECK(attn_safetensor_to_float(attn_safetensors_find(file, "x"), x, &error));
     CHECK(attn_safetensor_to_float(attn_safetensors_find(file, "y"), &y, &error));
     assert_true(x[5] == 5.0f && y == 1.5f);
     assert_string_equal(attn_safetensors_metadata(file, "é"), "ü");
     attn_safetensors_close(file);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/attn-test-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[96];
-    snprintf(command, sizeof command, "rm -r '%s'", folder);
-    return system(command);
 }
 
 int main(void)
@@ -524,5 +503,5 @@ int main(void)
         cmocka_unit_test(doubles_are_read_as_the_nearest_float),
         cmocka_unit_test(the_python_package_reads_and_writes_the_same),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
