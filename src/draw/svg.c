@@ -32,6 +32,7 @@ static void put_theme(attn_buffer *out, attn_theme theme, attn_scale scale)
     put_rgb(out, "ink", "fill", attn_colour_of(theme, ATTN_COLOUR_INK));
     put_rgb(out, "soft", "fill", attn_colour_of(theme, ATTN_COLOUR_SOFT));
     put_rgb(out, "hatch", "stroke", attn_colour_of(theme, ATTN_COLOUR_SOFT));
+    put_rgb(out, "flow", "stroke", attn_colour_of(theme, ATTN_COLOUR_SOFT));
     put_rgb(out, "amber", "fill", attn_colour_of(theme, ATTN_COLOUR_AMBER));
     put_rgb(out, "frame", "stroke", attn_colour_of(theme, ATTN_COLOUR_AMBER));
     put_classes(out, theme, ATTN_SCALE_LINEAR);
@@ -39,13 +40,13 @@ static void put_theme(attn_buffer *out, attn_theme theme, attn_scale scale)
         put_classes(out, theme, scale);
 }
 
-static void put_style(attn_buffer *out, attn_svg_themes themes, attn_scale scale)
+void attn_svg_put_style(attn_buffer *out, attn_svg_themes themes, attn_scale scale)
 {
     attn_buffer_put(out, "<style>");
     put_theme(out, themes == ATTN_SVG_DARK ? ATTN_THEME_DARK : ATTN_THEME_LIGHT, scale);
     attn_buffer_put(out,
                     ".mid{text-anchor:middle}.end{text-anchor:end}.b{font-weight:600}"
-                    ".frame{fill:none;stroke-width:1.5}.unseen{fill:url(#unseen)}");
+                    ".frame,.flow{fill:none;stroke-width:1.5}.unseen{fill:url(#unseen)}");
     for (int size = 9; size <= 13; size++)
         attn_buffer_print(out, ".s%d{font-size:%dpx}", size, size);
     if (themes == ATTN_SVG_BOTH) {
@@ -58,6 +59,23 @@ static void put_style(attn_buffer *out, attn_svg_themes themes, attn_scale scale
                     "patternUnits=\"userSpaceOnUse\"><path class=\"hatch\" "
                     "stroke-width=\".7\" d=\"M-1 6 6 -1M-1 1 1 -1M4 6 6 4\"/></pattern>"
                     "</defs>\n");
+}
+
+void attn_svg_put_start(attn_buffer *out, int64_t width, int64_t height)
+{
+    attn_buffer_print(
+        out,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %lld %lld\" "
+        "width=\"%lld\" height=\"%lld\" role=\"img\" aria-labelledby=\"t d\" "
+        "font-family=\"system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif\">\n",
+        (long long)width, (long long)height, (long long)width, (long long)height);
+}
+
+void attn_svg_put_paper(attn_buffer *out, int64_t width, int64_t height)
+{
+    attn_buffer_print(out,
+                      "<rect class=\"paper\" width=\"%lld\" height=\"%lld\" rx=\"8\"/>\n",
+                      (long long)width, (long long)height);
 }
 
 /* For those who listen to a picture: its title, and the verdict. */
@@ -81,37 +99,17 @@ static void put_description(attn_buffer *out, const attn_figure *figure)
     attn_buffer_free(&said);
 }
 
-static void put_heading(attn_svg *svg, int64_t x, int64_t y, const char *text)
-{
-    attn_svg_put_label(
-        svg,
-        &(attn_svg_label){
-            .class = "ink", .type = {13, true}, .half_x = 2 * x, .y = y, .width = -1},
-        text);
-}
-
 static void put_caption(attn_svg *svg, const attn_figure *figure, int64_t width)
 {
-    const attn_type type = {11, false};
     attn_buffer caption = {0};
     attn_put_caption(&caption, figure);
-    int64_t y = svg->bottom + 28;
-    for (const char *rest = attn_buffer_text(&caption); *rest; y += 15) {
-        const size_t length = attn_type_line(type, rest, width);
-        attn_buffer line = {0};
-        attn_buffer_put_bytes(&line, rest, length);
-        attn_svg_put_label(svg,
-                           &(attn_svg_label){.class = "soft",
-                                             .type = type,
-                                             .half_x = 2 * SVG_MARGIN,
-                                             .y = y,
-                                             .width = width},
-                           attn_buffer_text(&line));
-        attn_buffer_free(&line);
-        rest += length + (rest[length] == ' ');
-    }
-    svg->text.failed = svg->text.failed || caption.failed;
-    attn_buffer_free(&caption);
+    attn_svg_take_paragraph(svg, SVG_MARGIN, svg->bottom + 28, width, &caption);
+}
+
+static attn_svg_label heading_at(int64_t x, int64_t y)
+{
+    return (attn_svg_label){
+        .class = "ink", .type = {13, true}, .half_x = 2 * x, .y = y, .width = -1};
 }
 
 static void put_left(attn_svg *svg, const attn_figure *figure)
@@ -122,9 +120,8 @@ static void put_left(attn_svg *svg, const attn_figure *figure)
     else
         attn_put_map_name(&name, figure->record, figure->summary, figure->part,
                           figure->layer, figure->head);
-    put_heading(svg, SVG_MARGIN, 24, attn_buffer_text(&name));
-    svg->text.failed = svg->text.failed || name.failed;
-    attn_buffer_free(&name);
+    const attn_svg_label heading = heading_at(SVG_MARGIN, 24);
+    attn_svg_take_label(svg, &heading, &name);
     attn_svg_put_matrix(svg, figure, SVG_MARGIN, 36);
 }
 
@@ -135,22 +132,16 @@ void attn_svg_write(attn_buffer *out, const attn_figure *figure, attn_svg_themes
     put_left(&svg, figure);
     if (whole) {
         const int64_t right = svg.right + 36;
-        put_heading(&svg, right, 24, "What the heads do");
+        const attn_svg_label heading = heading_at(right, 24);
+        attn_svg_put_label(&svg, &heading, "What the heads do");
         attn_svg_put_grids(&svg, figure, right, 36);
         put_caption(&svg, figure, (svg.right > 560 ? svg.right : 560) - SVG_MARGIN);
     }
     const int64_t width = svg.right + SVG_MARGIN, height = svg.bottom + 12;
-    attn_buffer_print(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %lld %lld\" "
-        "width=\"%lld\" height=\"%lld\" role=\"img\" aria-labelledby=\"t d\" "
-        "font-family=\"system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif\">\n",
-        (long long)width, (long long)height, (long long)width, (long long)height);
+    attn_svg_put_start(out, width, height);
     put_description(out, figure);
-    put_style(out, themes, figure->scale);
-    attn_buffer_print(out,
-                      "<rect class=\"paper\" width=\"%lld\" height=\"%lld\" rx=\"8\"/>\n",
-                      (long long)width, (long long)height);
+    attn_svg_put_style(out, themes, figure->scale);
+    attn_svg_put_paper(out, width, height);
     attn_buffer_put(out, attn_buffer_text(&svg.text));
     attn_buffer_put(out, "</svg>\n");
     out->failed = out->failed || svg.text.failed;

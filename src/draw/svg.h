@@ -14,4 +14,12 @@ typedef enum attn_svg_themes {
 void attn_svg_write(attn_buffer *out, const attn_figure *figure, attn_svg_themes themes,
                     bool whole);
 
+/** The style of every figure: colours, the classes of the scale, sizes, the hatching. */
+void attn_svg_put_style(attn_buffer *out, attn_svg_themes themes, attn_scale scale);
+
+/** The element's start tag, with the size; what follows names itself "t" and "d". */
+void attn_svg_put_start(attn_buffer *out, int64_t width, int64_t height);
+/** The paper under everything. */
+void attn_svg_put_paper(attn_buffer *out, int64_t width, int64_t height);
+
 #endif

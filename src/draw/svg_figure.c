@@ -130,3 +130,26 @@ void attn_svg_put_label(attn_svg *svg, const attn_svg_label *label, const char *
     attn_svg_reach(svg, (label->half_x + 1) / 2 + after[label->anchor],
                    label->y + label->type.size / 3);
 }
+
+void attn_svg_take_label(attn_svg *svg, const attn_svg_label *label, attn_buffer *text)
+{
+    attn_svg_put_label(svg, label, attn_buffer_text(text));
+    svg->text.failed = svg->text.failed || text->failed;
+    attn_buffer_free(text);
+}
+
+void attn_svg_take_paragraph(attn_svg *svg, int64_t x, int64_t y, int64_t width,
+                             attn_buffer *text)
+{
+    attn_svg_label label = {
+        .class = "soft", .type = {11, false}, .half_x = 2 * x, .y = y, .width = width};
+    for (const char *rest = attn_buffer_text(text); *rest; label.y += 15) {
+        const size_t length = attn_type_line(label.type, rest, width);
+        attn_buffer line = {0};
+        attn_buffer_put_bytes(&line, rest, length);
+        attn_svg_take_label(svg, &label, &line);
+        rest += length + (rest[length] == ' ');
+    }
+    svg->text.failed = svg->text.failed || text->failed;
+    attn_buffer_free(text);
+}

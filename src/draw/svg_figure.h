@@ -55,6 +55,11 @@ typedef struct attn_svg_label {
 } attn_svg_label;
 
 void attn_svg_put_label(attn_svg *svg, const attn_svg_label *label, const char *text);
+/** The same for what was built in a buffer, which is then freed. */
+void attn_svg_take_label(attn_svg *svg, const attn_svg_label *label, attn_buffer *text);
+/** Lines of second-rank text from x, y on, none wider than width; frees the buffer. */
+void attn_svg_take_paragraph(attn_svg *svg, int64_t x, int64_t y, int64_t width,
+                             attn_buffer *text);
 /** Extends what was drawn. */
 void attn_svg_reach(attn_svg *svg, int64_t right, int64_t bottom);
 

@@ -24,17 +24,15 @@ static grid_sizes sizes_for(int64_t heads)
     return (grid_sizes){16, 16, 2, heads < 32 ? heads : 32, false, false};
 }
 
-static void put_cell_text(attn_svg *svg, const char *class, attn_type type,
-                          attn_anchor anchor, int64_t half_x, int64_t y, const char *text)
+static attn_svg_label label_at(const char *class, attn_type type, attn_anchor anchor,
+                               int64_t half_x, int64_t y)
 {
-    attn_svg_put_label(svg,
-                       &(attn_svg_label){.class = class,
-                                         .type = type,
-                                         .anchor = anchor,
-                                         .half_x = half_x,
-                                         .y = y,
-                                         .width = -1},
-                       text);
+    return (attn_svg_label){.class = class,
+                            .type = type,
+                            .anchor = anchor,
+                            .half_x = half_x,
+                            .y = y,
+                            .width = -1};
 }
 
 static void put_head(attn_svg *svg, const attn_head_summary *head, grid_sizes sizes,
@@ -56,20 +54,18 @@ static void put_head(attn_svg *svg, const attn_head_summary *head, grid_sizes si
     else
         attn_put_weight(&number, head->entropy);
     const int64_t middle = 2 * x + sizes.width;
-    if (sizes.beside) {
-        put_cell_text(svg, ink, (attn_type){12, true}, ATTN_ANCHOR_START, 2 * (x + 7),
-                      y + 18, attn_buffer_text(&letter));
-        put_cell_text(svg, ink, (attn_type){11, false}, ATTN_ANCHOR_END,
-                      2 * (x + sizes.width - 6), y + 18, attn_buffer_text(&number));
-    } else {
-        put_cell_text(svg, ink, (attn_type){sizes.number ? 12 : 10, true},
-                      ATTN_ANCHOR_MIDDLE, middle, y + 12, attn_buffer_text(&letter));
-        if (sizes.number)
-            put_cell_text(svg, ink, (attn_type){9, false}, ATTN_ANCHOR_MIDDLE, middle,
-                          y + 24, attn_buffer_text(&number));
-    }
-    svg->text.failed = svg->text.failed || letter.failed || number.failed;
-    attn_buffer_free(&letter);
+    attn_svg_label label = label_at(ink, (attn_type){sizes.number ? 12 : 10, true},
+                                    ATTN_ANCHOR_MIDDLE, middle, y + 12);
+    if (sizes.beside)
+        label =
+            label_at(ink, (attn_type){12, true}, ATTN_ANCHOR_START, 2 * (x + 7), y + 18);
+    attn_svg_take_label(svg, &label, &letter);
+    label = label_at(ink, (attn_type){9, false}, ATTN_ANCHOR_MIDDLE, middle, y + 24);
+    if (sizes.beside)
+        label = label_at(ink, (attn_type){11, false}, ATTN_ANCHOR_END,
+                         2 * (x + sizes.width - 6), y + 18);
+    if (sizes.number)
+        attn_svg_take_label(svg, &label, &number);
     attn_buffer_free(&number);
 }
 
@@ -78,13 +74,12 @@ static void put_head_numbers(attn_svg *svg, grid_sizes sizes, int64_t x, int64_t
 {
     const int64_t every = sizes.number ? 1 : 2;
     for (int64_t i = 0; i < sizes.columns; i += every) {
+        const attn_svg_label label = label_at(
+            "soft", (attn_type){9, false}, ATTN_ANCHOR_MIDDLE,
+            2 * (x + LAYER_COLUMN + i * (sizes.width + sizes.gap)) + sizes.width, y);
         attn_buffer number = {0};
         attn_buffer_print(&number, "%lld", (long long)i + 1);
-        put_cell_text(svg, "soft", (attn_type){9, false}, ATTN_ANCHOR_MIDDLE,
-                      2 * (x + LAYER_COLUMN + i * (sizes.width + sizes.gap)) +
-                          sizes.width,
-                      y, attn_buffer_text(&number));
-        attn_buffer_free(&number);
+        attn_svg_take_label(svg, &label, &number);
     }
 }
 
@@ -96,16 +91,17 @@ static int64_t put_part(attn_svg *svg, const attn_figure *figure, int64_t index,
     const grid_sizes sizes = sizes_for(part->heads);
     const int64_t lines = (part->heads + sizes.columns - 1) / sizes.columns;
     attn_buffer text = {0};
+    attn_svg_label label =
+        label_at("ink", (attn_type){12, true}, ATTN_ANCHOR_START, 2 * x, y + 12);
     attn_put_part_title(&text, part->part);
-    put_cell_text(svg, "ink", (attn_type){12, true}, ATTN_ANCHOR_START, 2 * x, y + 12,
-                  attn_buffer_text(&text));
+    attn_svg_take_label(svg, &label, &text);
     put_head_numbers(svg, sizes, x, y + 28);
     y += 34;
     for (int64_t layer = 0; layer < part->layers; layer++) {
-        attn_buffer_truncate(&text, 0);
+        label = label_at("soft", (attn_type){11, false}, ATTN_ANCHOR_START, 2 * x,
+                         y + sizes.height / 2 + 4);
         attn_buffer_print(&text, "layer %lld", (long long)layer + 1);
-        put_cell_text(svg, "soft", (attn_type){11, false}, ATTN_ANCHOR_START, 2 * x,
-                      y + sizes.height / 2 + 4, attn_buffer_text(&text));
+        attn_svg_take_label(svg, &label, &text);
         for (int64_t head = 0; head < part->heads; head++)
             put_head(
                 svg,
@@ -115,8 +111,6 @@ static int64_t put_part(attn_svg *svg, const attn_figure *figure, int64_t index,
                 y + head / sizes.columns * (sizes.height + sizes.gap));
         y += lines * (sizes.height + sizes.gap) + (lines > 1 ? 4 : 0);
     }
-    svg->text.failed = svg->text.failed || text.failed;
-    attn_buffer_free(&text);
     return y + 16;
 }
 
@@ -124,21 +118,10 @@ static int64_t put_part(attn_svg *svg, const attn_figure *figure, int64_t index,
 static void put_note(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y,
                      int64_t width)
 {
-    const attn_type type = {11, false};
     attn_buffer note = {0};
     attn_put_letters(&note, &figure->summary->conventions);
     attn_buffer_put(&note, " Number: entropy (0 one word, 1 all); shade: 1 − entropy.");
-    for (const char *rest = attn_buffer_text(&note); *rest;) {
-        const size_t length = attn_type_line(type, rest, width);
-        attn_buffer line = {0};
-        attn_buffer_put_bytes(&line, rest, length);
-        put_cell_text(svg, "soft", type, ATTN_ANCHOR_START, 2 * x, y,
-                      attn_buffer_text(&line));
-        attn_buffer_free(&line);
-        rest += length + (rest[length] == ' ');
-        y += 15;
-    }
-    attn_buffer_free(&note);
+    attn_svg_take_paragraph(svg, x, y, width, &note);
 }
 
 void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y)

@@ -204,17 +204,14 @@ static void put_frame(const matrix *m)
                       (long long)pitch + 1);
 }
 
-static void put_soft(attn_svg *svg, int64_t x, int64_t y, attn_anchor anchor,
-                     const char *text)
+static attn_svg_label soft_at(int64_t x, int64_t y, attn_anchor anchor)
 {
-    attn_svg_put_label(svg,
-                       &(attn_svg_label){.class = "soft",
-                                         .type = {11, false},
-                                         .anchor = anchor,
-                                         .half_x = 2 * x,
-                                         .y = y,
-                                         .width = -1},
-                       text);
+    return (attn_svg_label){.class = "soft",
+                            .type = {11, false},
+                            .anchor = anchor,
+                            .half_x = 2 * x,
+                            .y = y,
+                            .width = -1};
 }
 
 /* Eleven swatches with the meaning of three of them, then the marks that occur. */
@@ -226,7 +223,8 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
         [ATTN_SCALE_UNIFORM] = {"1/16", "even", "16 ×"}};
     attn_buffer *const out = &m->svg->text;
     const char prefix = m->figure->scale == ATTN_SCALE_UNIFORM ? 'u' : 'w';
-    put_soft(m->svg, x, y + 10, ATTN_ANCHOR_START, "weight");
+    attn_svg_label label = soft_at(x, y + 10, ATTN_ANCHOR_START);
+    attn_svg_put_label(m->svg, &label, "weight");
     const int64_t first = x + 48;
     for (int i = 0; i < SVG_CLASSES; i++)
         attn_buffer_print(out,
@@ -234,9 +232,10 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
                           "height=\"12\"/>\n",
                           prefix, i, (long long)(first + LEGEND_SWATCH * i),
                           (long long)y);
-    for (int i = 0; i < 3; i++)
-        put_soft(m->svg, first + 6 + 60 * i, y + 24, ATTN_ANCHOR_MIDDLE,
-                 ticks[m->figure->scale][i]);
+    for (int i = 0; i < 3; i++) {
+        label = soft_at(first + 6 + 60 * i, y + 24, ATTN_ANCHOR_MIDDLE);
+        attn_svg_put_label(m->svg, &label, ticks[m->figure->scale][i]);
+    }
     int64_t next = first + LEGEND_SWATCH * SVG_CLASSES + 24;
     if (m->figure->alignment && m->figure->rows.tile == 1 &&
         m->figure->summary->unclear_count > 0) {
@@ -246,16 +245,17 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
         attn_buffer_print(out,
                           "<circle class=\"amber\" cx=\"%lld\" cy=\"%lld\" r=\"2.5\"/>\n",
                           (long long)next, (long long)y + 6);
-        put_soft(m->svg, next + 8, y + 10, ATTN_ANCHOR_START, attn_buffer_text(&text));
-        next = m->svg->right;
-        attn_buffer_free(&text);
+        label = soft_at(next + 8, y + 10, ATTN_ANCHOR_START);
+        next += 8 + attn_type_width(label.type, attn_buffer_text(&text)) + 16;
+        attn_svg_take_label(m->svg, &label, &text);
     }
     if (m->part->causal) {
         attn_buffer_print(out,
                           "<rect class=\"unseen\" x=\"%lld\" y=\"%lld\" width=\"12\" "
                           "height=\"12\"/>\n",
                           (long long)next, (long long)y);
-        put_soft(m->svg, next + 18, y + 10, ATTN_ANCHOR_START, "comes later");
+        label = soft_at(next + 18, y + 10, ATTN_ANCHOR_START);
+        attn_svg_put_label(m->svg, &label, "comes later");
     }
 }
 

@@ -33,9 +33,6 @@ typedef struct attn_walk {
     attn_walk_matrix steps[ATTN_WALK_STEPS];
 } attn_walk;
 
-/** The name of a step's matrix as people write it: "X", "W_Q", "Q", "Q Kᵀ", … */
-const char *attn_walk_name(attn_walk_step step);
-
 /**
  * The whole way as SVG, light and dark, the same bytes for the same numbers.
  * @param svg  NUL-ended, the caller's to free.
