@@ -45,11 +45,13 @@ attn_tensor *attn_layer_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,
 attn_tensor *attn_embedding(attn_tape *tape, attn_tensor *table, const int32_t *ids,
                             int64_t count, float scale);
 
-/** Mean over the rows that count of the cross-entropy, in nats, of softmax(x · weightᵀ +
- * bias) with label smoothing (target 1 − smoothing plus smoothing/V on all V classes);
- * targets[n] < 0 does not count.  Fused with the projection: logits are never all stored.
- * The result has one element: the SUM over counting rows of the smoothed loss, divided by
- * divisor.  *plain, where not NULL, gets the sum of the unsmoothed loss. */
+/** Cross-entropy, in nats, of softmax(x · weightᵀ + bias) with label smoothing (target 1
+ * − smoothing plus smoothing/V on all V classes): the sum over the rows that count,
+ * divided by divisor; one element.  targets[n] < 0 does not count.  *plain, where not
+ * NULL, gets the sum of the unsmoothed loss, not divided.
+ *
+ * Fused with the projection: logits exist a few hundred rows at a time, and in training
+ * their gradient is taken at once, so divisor must be known before. */
 attn_tensor *attn_linear_cross_entropy(attn_tape *tape, attn_tensor *x,
                                        attn_tensor *weight, attn_tensor *bias,
                                        bool has_bias, const int32_t *targets,

@@ -283,6 +283,7 @@ enum { ROWS = 300, WIDTH = 256 }; /* 300 kB a tensor: nearly each takes a block 
 static attn_status step(attn_tape *tape, float *x, float *w, float *gradient)
 {
     static const int32_t targets[ROWS] = {0};
+    static const int64_t starts[] = {0, ROWS};
     attn_tape_begin(tape, true, 1);
     attn_tensor *const input =
         attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){ROWS, WIDTH});
@@ -292,6 +293,12 @@ static attn_status step(attn_tape *tape, float *x, float *w, float *gradient)
         attn_tape_leaf(tape, w, gradient, 1, (const int64_t[]){WIDTH});
     attn_tensor *y = attn_linear(tape, input, weight, bias, true);
     y = attn_linear_activate(tape, y, weight, bias, ATTN_GELU, 0.1f);
+    attn_packed_attention attention = {.H = 4, .Hk = 4};
+    attn_options_init(&attention.options, &(attn_shape){.D = WIDTH / 4});
+    attention.options.sequences = 1;
+    attention.options.query_starts = attention.options.key_starts = starts;
+    attention.options.dropout = 0.1;
+    y = attn_attend(tape, y, y, input, &attention, NULL, NULL);
     y = attn_add_dropout(tape, input, attn_layer_norm(tape, y, bias, bias, 1e-5f), 0.1f);
     y = attn_add(tape, y, attn_embedding(tape, weight, targets, ROWS, 1.0f));
     y = attn_activate(tape, attn_dropout(tape, y, 0.1f), ATTN_SILU);
@@ -326,6 +333,23 @@ static void refused_memory_is_a_status_wherever_it_is_refused(void **state)
     free(x), free(w), free(gradient);
 }
 
+static void a_step_of_the_same_seed_has_the_same_bits(void **state)
+{
+    (void)state;
+    float *const x = malloc(ROWS * WIDTH * sizeof *x);
+    float *const w = malloc(WIDTH * WIDTH * sizeof *w);
+    float *gradients[2];
+    test_fill(x, ROWS * WIDTH, 1), test_fill(w, WIDTH * WIDTH, 2);
+    attn_tape *const tape = test_tape_create(NULL);
+    for (size_t turn = 0; turn < 2; turn++) {
+        gradients[turn] = calloc(WIDTH * WIDTH, sizeof(float));
+        assert_int_equal(step(tape, x, w, gradients[turn]), ATTN_OK);
+    }
+    assert_memory_equal(gradients[0], gradients[1], WIDTH * WIDTH * sizeof(float));
+    test_tape_destroy(tape);
+    free(x), free(w), free(gradients[0]), free(gradients[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -341,6 +365,7 @@ int main(void)
         cmocka_unit_test(a_branch_that_the_loss_does_not_read_gets_no_gradient),
         cmocka_unit_test(seeds_of_a_step_differ_and_come_back_with_the_step),
         cmocka_unit_test(refused_memory_is_a_status_wherever_it_is_refused),
+        cmocka_unit_test(a_step_of_the_same_seed_has_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
