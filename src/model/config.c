@@ -16,8 +16,7 @@
 
 enum { MOST_CONFIG_BYTES = 1 << 20, MOST_PATH_BYTES = 4096 };
 
-/* ---- Reading ------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------- */
 
 struct reader {
     const json_t *root;
@@ -210,8 +209,7 @@ attn_status attn_translator_config_read(attn_translator_config *config, const ch
     return status;
 }
 
-/* ---- Writing ------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------- */
 
 /* The shortest decimal that reads back as the same float: 0.1, not 0.10000000149. */
 static json_t *decimal(float value)

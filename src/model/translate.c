@@ -17,8 +17,7 @@ void attn_search_options_init(attn_search_options *options)
     *options = (attn_search_options){.beams = 4, .length_power = 1.0};
 }
 
-/* ---- Checks -------------------------------------------------------------------------
- */
+/* ---- Checks ---------------------------------------------------------------------- */
 
 static attn_status check_options(const attn_translator_config *config,
                                  const attn_search_options *options, attn_error *error)
@@ -71,8 +70,7 @@ static attn_status check_source(const attn_translator_config *config,
     return ATTN_OK;
 }
 
-/* ---- A group of sentences -----------------------------------------------------------
- */
+/* ---- A group of sentences -------------------------------------------------------- */
 
 struct group {
     const attn_translator *translator;
@@ -203,8 +201,7 @@ static attn_status translate_group(struct group *group, int64_t first_sentence,
     return ATTN_OK;
 }
 
-/* ---- All of them --------------------------------------------------------------------
- */
+/* ---- All of them ----------------------------------------------------------------- */
 
 /* Sentences [first, first + count), in translations, which are all empty before. */
 static attn_status translate_some(const attn_translator *translator, attn_tape *tape,

@@ -21,8 +21,7 @@ static const char *const IGNORED[] = {"model.encoder.embed_positions.weights",
                                       "model.decoder.embed_positions.weights",
                                       "final_logits_bias"};
 
-/* ---- Loading ------------------------------------------------------------------------
- */
+/* ---- Loading --------------------------------------------------------------------- */
 
 struct loading {
     const attn_safetensors *file;
@@ -239,8 +238,7 @@ attn_status attn_translator_load(attn_translator **translator, const char *folde
     return status;
 }
 
-/* ---- Saving -------------------------------------------------------------------------
- */
+/* ---- Saving ---------------------------------------------------------------------- */
 
 static attn_safetensors_entry entry_of(const attn_translator *translator,
                                        const attn_parameter *parameter, const char *name,

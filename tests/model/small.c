@@ -1,6 +1,7 @@
 /* A small translator, and random batches for it. */
 #include "small.h"
 #include <dirent.h>
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,4 +148,41 @@ void folder_remove(const char *folder)
     }
     closedir(directory);
     assert_int_equal(rmdir(folder), 0);
+}
+
+attn_translator *small_load(const char *folder)
+{
+    attn_translator *translator;
+    attn_error error;
+    if (attn_translator_load(&translator, folder, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return translator;
+}
+
+void small_load_fails(const char *folder, attn_status expected, const char *fragment)
+{
+    attn_translator *translator = (attn_translator *)&expected;
+    attn_error error = {0};
+    const attn_status status = attn_translator_load(&translator, folder, &error);
+    if (status != expected || !strstr(error.message, fragment))
+        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
+                 attn_status_name(status), error.message, attn_status_name(expected),
+                 fragment);
+    assert_int_equal(error.status, expected);
+    assert_null(translator);
+}
+
+void small_config_change(const char *folder, const char *key, const char *value)
+{
+    char path[1024];
+    path_join(path, sizeof path, folder, "config.json");
+    json_t *const root = json_load_file(path, 0, NULL);
+    assert_non_null(root);
+    if (value)
+        assert_int_equal(
+            json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    else
+        assert_int_equal(json_object_del(root, key), 0);
+    assert_int_equal(json_dump_file(root, path, 0), 0);
+    json_decref(root);
 }

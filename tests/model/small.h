@@ -28,6 +28,12 @@ void small_batch_fill(struct small_batch *batch, int64_t sentences,
 void small_batch_alone(struct small_batch *alone, const struct small_batch *batch,
                        int64_t sentence);
 
+/* Loads, or fails the test; and the other way round. */
+attn_translator *small_load(const char *folder);
+void small_load_fails(const char *folder, attn_status expected, const char *fragment);
+/* In the folder's config.json; value, JSON, may be NULL to take the key away. */
+void small_config_change(const char *folder, const char *key, const char *value);
+
 /* A folder under the system's temporary one, and its end. */
 void folder_make(char *folder, size_t size);
 void folder_remove(const char *folder);

@@ -1,22 +1,14 @@
-/* A translator's folder: what is saved is what is loaded; every defect of configuration
- * and file is named; a save that is killed or finds no room leaves the old file whole. */
+/* A translator's folder: what is saved is what is loaded, outputs are tied as
+ * configuration and file say, and every defect of the tensors is named. */
 #include "file/file.h"
 #include "file/safetensors.h"
 #include "small.h"
-#include <fcntl.h>
-#include <jansson.h>
-#include <math.h>
 #include <setjmp.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -105,36 +97,12 @@ static void add_like_embedding(struct fixture *fixture, const char *name,
     added->data = fixture->floats[fixture->count++] = values;
 }
 
-static attn_translator *load(const char *folder)
-{
-    attn_translator *translator;
-    attn_error error;
-    if (attn_translator_load(&translator, folder, &error) != ATTN_OK)
-        fail_msg("%s", error.message);
-    return translator;
-}
-
-static void expect_error(const struct fixture *fixture, attn_status expected,
-                         const char *fragment)
-{
-    attn_translator *translator = (attn_translator *)1;
-    attn_error error = {0};
-    const attn_status status = attn_translator_load(&translator, fixture->folder, &error);
-    if (status != expected || !strstr(error.message, fragment))
-        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
-                 attn_status_name(status), error.message, attn_status_name(expected),
-                 fragment);
-    assert_int_equal(error.status, expected);
-    assert_null(translator);
-}
-
-/* ---- Round trips --------------------------------------------------------------------
- */
+/* ---- Round trips ----------------------------------------------------------------- */
 
 static void fp32_comes_back_to_the_bit(void **state)
 {
     const struct fixture *const fixture = *state;
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const saved = attn_translator_parameters(fixture->translator);
     const attn_parameters *const parameters = attn_translator_parameters(loaded);
     assert_int_equal(parameters->floats, saved->floats);
@@ -164,7 +132,7 @@ static void bf16_comes_back_rounded_to_nearest_even(void **state)
     assert_int_equal(
         attn_translator_save(fixture->translator, fixture->folder, ATTN_BF16, &error),
         ATTN_OK);
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const saved = attn_translator_parameters(fixture->translator);
     const attn_parameters *const parameters = attn_translator_parameters(loaded);
     for (size_t i = 0; i < saved->floats; i++)
@@ -177,7 +145,7 @@ static void saving_twice_gives_the_same_bytes(void **state)
     const struct fixture *const fixture = *state;
     static const char *const names[] = {"config.json", "generation_config.json",
                                         "tokenizer_config.json", "model.safetensors"};
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     char other[PATH_BYTES - 64];
     attn_error error;
     snprintf(other, sizeof other, "%.300s/made", fixture->folder);
@@ -220,7 +188,7 @@ static void other_sizes_and_dropouts_come_back(void **state)
     attn_translator *const saved = small_translator_like(&config, 3);
     assert_int_equal(attn_translator_save(saved, fixture->folder, ATTN_F32, &error),
                      ATTN_OK);
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     const attn_translator_config *const got = attn_translator_config_of(loaded);
     assert_int_equal(got->vocabulary, 30);
     assert_int_equal(got->heads, 3);
@@ -235,35 +203,19 @@ static void other_sizes_and_dropouts_come_back(void **state)
     attn_translator_destroy(saved);
 }
 
-/* ---- Tied and untied outputs (case 59) ----------------------------------------------
- */
-
-/* value NULL: the key is taken away. */
-static void change_config(const struct fixture *fixture, const char *key,
-                          const char *value)
-{
-    json_t *const root = json_load_file(fixture->config, 0, NULL);
-    assert_non_null(root);
-    if (value)
-        assert_int_equal(
-            json_object_set_new(root, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
-    else
-        assert_int_equal(json_object_del(root, key), 0);
-    assert_int_equal(json_dump_file(root, fixture->config, 0), 0);
-    json_decref(root);
-}
+/* ---- Tied and untied outputs (case 59) ------------------------------------------- */
 
 static void tied_without_a_head_uses_the_embedding(void **state)
 {
     struct fixture *const fixture = *state;
-    attn_translator *loaded = load(fixture->folder);
+    attn_translator *loaded = small_load(fixture->folder);
     assert_null(
         attn_parameters_find(attn_translator_parameters(loaded), "lm_head.weight"));
     attn_translator_destroy(loaded);
     /* A head that is the embedding again changes nothing. */
     add_like_embedding(fixture, "lm_head.weight", 0.0f);
     write_entries(fixture);
-    loaded = load(fixture->folder);
+    loaded = small_load(fixture->folder);
     assert_false(attn_translator_config_of(loaded)->untied);
     assert_string_equal(attn_translator_note(loaded), "");
     attn_translator_destroy(loaded);
@@ -272,8 +224,8 @@ static void tied_without_a_head_uses_the_embedding(void **state)
 static void untied_without_a_head_is_an_error(void **state)
 {
     const struct fixture *const fixture = *state;
-    change_config(fixture, "tie_word_embeddings", "false");
-    expect_error(fixture, ATTN_EFORMAT, "no tensor \"lm_head.weight\"");
+    small_config_change(fixture->folder, "tie_word_embeddings", "false");
+    small_load_fails(fixture->folder, ATTN_EFORMAT, "no tensor \"lm_head.weight\"");
 }
 
 static void tied_with_another_head_uses_both_and_says_so(void **state)
@@ -281,7 +233,7 @@ static void tied_with_another_head_uses_both_and_says_so(void **state)
     struct fixture *const fixture = *state;
     add_like_embedding(fixture, "lm_head.weight", 0.5f);
     write_entries(fixture);
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const parameters = attn_translator_parameters(loaded);
     const attn_parameter *const head = attn_parameters_find(parameters, "lm_head.weight");
     assert_non_null(strstr(attn_translator_note(loaded), "lm_head.weight"));
@@ -294,14 +246,14 @@ static void an_untied_model_is_saved_whole(void **state)
 {
     struct fixture *const fixture = *state;
     attn_error error;
-    change_config(fixture, "tie_word_embeddings", "false");
+    small_config_change(fixture->folder, "tie_word_embeddings", "false");
     add_like_embedding(fixture, "lm_head.weight", 0.5f);
     write_entries(fixture);
-    attn_translator *const first = load(fixture->folder);
+    attn_translator *const first = small_load(fixture->folder);
     assert_string_equal(attn_translator_note(first), "");
     assert_int_equal(attn_translator_save(first, fixture->folder, ATTN_F32, &error),
                      ATTN_OK);
-    attn_translator *const second = load(fixture->folder);
+    attn_translator *const second = small_load(fixture->folder);
     const attn_parameters *const parameters = attn_translator_parameters(first);
     assert_memory_equal(parameters->values, attn_translator_parameters(second)->values,
                         parameters->floats * sizeof(float));
@@ -315,11 +267,11 @@ static void two_embeddings_that_differ_are_not_supported(void **state)
     add_like_embedding(fixture, "model.encoder.embed_tokens.weight", 0.0f);
     add_like_embedding(fixture, "model.decoder.embed_tokens.weight", 0.5f);
     write_entries(fixture);
-    expect_error(fixture, ATTN_EUNSUPPORTED, "\"model.decoder.embed_tokens.weight\"");
+    small_load_fails(fixture->folder, ATTN_EUNSUPPORTED,
+                     "\"model.decoder.embed_tokens.weight\"");
 }
 
-/* ---- Defects ------------------------------------------------------------------------
- */
+/* ---- Defects --------------------------------------------------------------------- */
 
 static void a_missing_tensor_is_named(void **state)
 {
@@ -327,8 +279,8 @@ static void a_missing_tensor_is_named(void **state)
     *entry_named(fixture, "model.decoder.layers.1.encoder_attn.v_proj.bias") =
         fixture->entries[--fixture->count];
     write_entries(fixture);
-    expect_error(
-        fixture, ATTN_EFORMAT,
+    small_load_fails(
+        fixture->folder, ATTN_EFORMAT,
         "no tensor \"model.decoder.layers.1.encoder_attn.v_proj.bias\", expected "
         "one of shape [32]");
 }
@@ -338,7 +290,8 @@ static void an_unknown_tensor_is_named(void **state)
     struct fixture *const fixture = *state;
     add_like_embedding(fixture, "model.encoder.layers.7.fc1.weight", 0.0f);
     write_entries(fixture);
-    expect_error(fixture, ATTN_EFORMAT, "\"model.encoder.layers.7.fc1.weight\" belongs");
+    small_load_fails(fixture->folder, ATTN_EFORMAT,
+                     "\"model.encoder.layers.7.fc1.weight\" belongs");
 }
 
 static void a_tensor_of_another_shape_is_named(void **state)
@@ -349,13 +302,14 @@ static void a_tensor_of_another_shape_is_named(void **state)
     entry->extent[0] = 48;
     entry->extent[1] = 32;
     write_entries(fixture);
-    expect_error(fixture, ATTN_EFORMAT,
-                 "\"model.encoder.layers.1.fc2.weight\" has shape [48, 32], expected "
-                 "[32, 48]");
+    small_load_fails(fixture->folder, ATTN_EFORMAT,
+                     "\"model.encoder.layers.1.fc2.weight\" has shape [48, 32], expected "
+                     "[32, 48]");
     entry->rank = 1;
     entry->extent[0] = 48 * 32;
     write_entries(fixture);
-    expect_error(fixture, ATTN_EFORMAT, "has shape [1536], expected [32, 48]");
+    small_load_fails(fixture->folder, ATTN_EFORMAT,
+                     "has shape [1536], expected [32, 48]");
 }
 
 static void a_tensor_of_whole_numbers_is_named(void **state)
@@ -363,8 +317,8 @@ static void a_tensor_of_whole_numbers_is_named(void **state)
     struct fixture *const fixture = *state;
     entry_named(fixture, "model.encoder.layer_norm.bias")->dtype = ATTN_I32;
     write_entries(fixture);
-    expect_error(fixture, ATTN_EFORMAT,
-                 "\"model.encoder.layer_norm.bias\" is not floating point");
+    small_load_fails(fixture->folder, ATTN_EFORMAT,
+                     "\"model.encoder.layer_norm.bias\" is not floating point");
 }
 
 static void half_precision_is_read(void **state)
@@ -373,7 +327,7 @@ static void half_precision_is_read(void **state)
     for (size_t i = 0; i < fixture->count; i++)
         fixture->entries[i].dtype = i % 2 ? ATTN_F16 : ATTN_BF16;
     write_entries(fixture);
-    attn_translator *const loaded = load(fixture->folder);
+    attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const saved = attn_translator_parameters(fixture->translator);
     const float *const values = attn_translator_parameters(loaded)->values;
     for (size_t i = 0; i < saved->floats; i++)
@@ -388,204 +342,12 @@ static void a_truncated_or_missing_file_is_named(void **state)
     for (size_t i = 0; i < 4; i++) {
         write_entries(fixture);
         assert_int_equal(truncate(fixture->model, lengths[i]), 0);
-        expect_error(fixture, ATTN_EFORMAT, "model.safetensors");
+        small_load_fails(fixture->folder, ATTN_EFORMAT, "model.safetensors");
     }
     unlink(fixture->model);
-    expect_error(fixture, ATTN_EIO, "model.safetensors");
+    small_load_fails(fixture->folder, ATTN_EIO, "model.safetensors");
     unlink(fixture->config);
-    expect_error(fixture, ATTN_EIO, "config.json");
-}
-
-static void every_defect_of_the_configuration_is_named(void **state)
-{
-    const struct fixture *const fixture = *state;
-    const struct {
-        const char *key, *value;
-        attn_status status;
-        const char *fragment;
-    } cases[] = {
-        {"model_type", "\"bart\"", ATTN_EUNSUPPORTED, "model_type is \"bart\""},
-        {"model_type", NULL, ATTN_EFORMAT, "model_type is missing"},
-        {"model_type", "7", ATTN_EFORMAT, "model_type is a whole number"},
-        {"vocab_size", NULL, ATTN_EFORMAT, "vocab_size is missing"},
-        {"vocab_size", "\"40\"", ATTN_EFORMAT, "vocab_size is a text"},
-        {"vocab_size", "40.5", ATTN_EFORMAT, "vocab_size is a decimal"},
-        {"vocab_size", "4e1", ATTN_EFORMAT, "vocab_size is a decimal"},
-        {"vocab_size", "-1", ATTN_EFORMAT, "[40, 32], expected [-1, 32]"},
-        {"vocab_size", "0", ATTN_EFORMAT, "[40, 32], expected [0, 32]"},
-        {"vocab_size", "41", ATTN_EFORMAT, "has shape [40, 32], expected [41, 32]"},
-        {"vocab_size", "9223372036854775807", ATTN_EFORMAT, "[9223372036854775807, 32]"},
-        {"d_model", "4611686018427387904", ATTN_EFORMAT, "[40, 4611686018427387904]"},
-        {"d_model", "null", ATTN_EFORMAT, "d_model is null"},
-        {"d_model", "[32]", ATTN_EFORMAT, "d_model is a list"},
-        {"encoder_layers", "3", ATTN_EFORMAT, "no tensor \"model.encoder.layers.2."},
-        {"encoder_layers", "1", ATTN_EFORMAT, "\"model.encoder.layers.1."},
-        {"decoder_layers", "1000000000", ATTN_EFORMAT, "decoder_layers is 1000000000"},
-        {"decoder_layers", "0", ATTN_EFORMAT, "decoder_layers is 0, expected 1 to"},
-        {"encoder_attention_heads", "8", ATTN_EUNSUPPORTED,
-         "encoder_attention_heads is 8 and decoder_attention_heads is 4"},
-        {"encoder_ffn_dim", "64", ATTN_EUNSUPPORTED, "encoder_ffn_dim is 64"},
-        {"decoder_ffn_dim", NULL, ATTN_EFORMAT, "decoder_ffn_dim is missing"},
-        {"max_position_embeddings", "0", ATTN_EFORMAT, "max_positions is 0"},
-        {"max_position_embeddings", "1000000", ATTN_EFORMAT, "1000000 positions"},
-        {"activation_function", "\"swiglu\"", ATTN_EUNSUPPORTED, "is \"swiglu\""},
-        {"activation_function", "1", ATTN_EFORMAT, "activation_function is a whole"},
-        {"scale_embedding", "false", ATTN_EUNSUPPORTED, "scale_embedding is false"},
-        {"scale_embedding", "1", ATTN_EFORMAT, "scale_embedding is a whole number"},
-        {"pad_token_id", "0", ATTN_EUNSUPPORTED, "pad_token_id is 0, expected 1"},
-        {"eos_token_id", "[2, 3]", ATTN_EFORMAT, "eos_token_id is a list"},
-        {"decoder_start_token_id", "5", ATTN_EUNSUPPORTED,
-         "decoder_start_token_id is 5, expected 2"},
-        {"dropout", "1.5", ATTN_EFORMAT, "dropout is 1.5"},
-        {"dropout", "-0.1", ATTN_EFORMAT, "dropout is -0.1"},
-        {"attention_dropout", "\"x\"", ATTN_EFORMAT, "attention_dropout is a text"},
-        {"tie_word_embeddings", "\"no\"", ATTN_EFORMAT, "tie_word_embeddings is a text"},
-    };
-    attn_error error;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(
-            attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
-            ATTN_OK);
-        change_config(fixture, cases[i].key, cases[i].value);
-        expect_error(fixture, cases[i].status, cases[i].fragment);
-    }
-}
-
-static void heads_that_do_not_divide_the_width_are_named(void **state)
-{
-    const struct fixture *const fixture = *state;
-    change_config(fixture, "encoder_attention_heads", "5");
-    change_config(fixture, "decoder_attention_heads", "5");
-    expect_error(fixture, ATTN_EFORMAT, "width 32 is not a multiple of 5 heads");
-}
-
-static void what_hugging_face_leaves_out_has_its_defaults(void **state)
-{
-    const struct fixture *const fixture = *state;
-    const char *const optional[] = {
-        "bos_token_id",
-        "pad_token_id",
-        "eos_token_id",
-        "scale_embedding",
-        "decoder_start_token_id",
-        "activation_function",
-        "attention_dropout",
-        "tie_word_embeddings",
-        "architectures",
-        "dtype",
-        "use_cache",
-        "init_std",
-    };
-    for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
-        change_config(fixture, optional[i], NULL);
-    attn_translator_destroy(load(fixture->folder));
-}
-
-static void a_configuration_that_is_no_object_is_named(void **state)
-{
-    const struct fixture *const fixture = *state;
-    const struct {
-        const char *text, *fragment;
-    } cases[] = {
-        {"", "config.json: line"},
-        {"{", "config.json: line"},
-        {"[]", "the whole is a list, expected an object"},
-        {"{\"a\": 1, \"a\": 2}", "duplicate"},
-        {"{\"vocab_size\": 99999999999999999999}", "config.json: line"},
-        {"{} trailing", "config.json: line"},
-        {"{\"a\": \"\xff\"}", "config.json: line"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        FILE *const file = fopen(fixture->config, "w");
-        fputs(cases[i].text, file);
-        fclose(file);
-        expect_error(fixture, ATTN_EFORMAT, cases[i].fragment);
-    }
-    char *const nested = malloc(100001);
-    memset(nested, '[', 100000);
-    nested[100000] = 0;
-    FILE *const file = fopen(fixture->config, "w");
-    fputs(nested, file);
-    fclose(file);
-    free(nested);
-    expect_error(fixture, ATTN_EFORMAT, "config.json: line");
-}
-
-static void a_type_that_is_not_written_is_named(void **state)
-{
-    const struct fixture *const fixture = *state;
-    attn_error error;
-    assert_int_equal(
-        attn_translator_save(fixture->translator, fixture->folder, ATTN_I32, &error),
-        ATTN_EINVAL);
-    assert_non_null(strstr(error.message, "ATTN_BF16"));
-    assert_int_equal(
-        attn_translator_save(fixture->translator, "/dev/null/x", ATTN_F32, &error),
-        ATTN_EIO);
-    assert_non_null(strstr(error.message, "/dev/null/x"));
-}
-
-/* ---- Whole or not at all ------------------------------------------------------------
- */
-
-/* The folder holds the model with that seed, whole. */
-static bool holds(const char *folder, uint64_t seed)
-{
-    attn_translator *const loaded = load(folder), *const expected =
-                                                      small_translator(seed);
-    const attn_parameters *const parameters = attn_translator_parameters(expected);
-    const bool same = memcmp(attn_translator_parameters(loaded)->values,
-                             parameters->values, parameters->floats * sizeof(float)) == 0;
-    attn_translator_destroy(loaded);
-    attn_translator_destroy(expected);
-    return same;
-}
-
-/* A limit on the size of files stands for a full disk. */
-static void a_save_without_room_leaves_the_old_file(void **state)
-{
-    const struct fixture *const fixture = *state;
-    for (rlim_t bytes = 0; bytes < 120000; bytes += 29000) {
-        const pid_t child = fork();
-        if (child == 0) {
-            attn_translator *const other = small_translator(8);
-            attn_error error = {0};
-            const struct rlimit limit = {bytes, bytes};
-            signal(SIGXFSZ, SIG_IGN);
-            if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
-                _exit(2);
-            const attn_status status =
-                attn_translator_save(other, fixture->folder, ATTN_F32, &error);
-            _exit(status == ATTN_EIO && strstr(error.message, fixture->folder) ? 0 : 1);
-        }
-        int exit_status;
-        assert_int_equal(waitpid(child, &exit_status, 0), child);
-        assert_int_equal(exit_status, 0);
-        assert_true(holds(fixture->folder, 7));
-    }
-}
-
-static void a_save_that_is_killed_leaves_a_whole_file(void **state)
-{
-    const struct fixture *const fixture = *state;
-    for (long turn = 0; turn < 12; turn++) {
-        const pid_t child = fork();
-        if (child == 0) {
-            attn_translator *const models[] = {small_translator(7), small_translator(8)};
-            attn_error error;
-            for (int i = 0;; i++)
-                if (attn_translator_save(models[i % 2], fixture->folder, ATTN_F32,
-                                         &error) != ATTN_OK)
-                    _exit(1);
-        }
-        const struct timespec pause = {0, 15000000 + 1700000 * turn};
-        nanosleep(&pause, NULL);
-        int exit_status;
-        assert_int_equal(kill(child, SIGKILL), 0);
-        assert_int_equal(waitpid(child, &exit_status, 0), child);
-        assert_true(WIFSIGNALED(exit_status));
-        assert_true(holds(fixture->folder, 7) || holds(fixture->folder, 8));
-    }
+    small_load_fails(fixture->folder, ATTN_EIO, "config.json");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -608,13 +370,6 @@ int main(void)
         TEST(a_tensor_of_whole_numbers_is_named),
         TEST(half_precision_is_read),
         TEST(a_truncated_or_missing_file_is_named),
-        TEST(every_defect_of_the_configuration_is_named),
-        TEST(heads_that_do_not_divide_the_width_are_named),
-        TEST(what_hugging_face_leaves_out_has_its_defaults),
-        TEST(a_configuration_that_is_no_object_is_named),
-        TEST(a_type_that_is_not_written_is_named),
-        TEST(a_save_without_room_leaves_the_old_file),
-        TEST(a_save_that_is_killed_leaves_a_whole_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
