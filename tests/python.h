@@ -13,12 +13,21 @@ static inline int python_run(const char *script)
     const char *const chosen = getenv("ATTN_PYTHON");
     char command[512];
     snprintf(command, sizeof command, "'%s' -", chosen ? chosen : "python3");
-    /* A sanitizer's preloaded library would be checking the interpreter. */
     FILE *const python = popen(command, "w");
     if (!python)
         return -1;
     fputs(script, python);
     return pclose(python);
+}
+
+/* The same for a script in a file, which gets one argument. */
+static inline int python_run_file(const char *path, const char *argument)
+{
+    const char *const chosen = getenv("ATTN_PYTHON");
+    char command[1024];
+    snprintf(command, sizeof command, "'%s' '%s' '%s'", chosen ? chosen : "python3", path,
+             argument);
+    return system(command);
 }
 
 /* Whether the packages, "a, b", can be imported; says which test they are missed by. */

@@ -17,8 +17,9 @@ typedef struct attn_token {
 } attn_token;
 
 /** Learns a vocabulary of the size (specials <s> <pad> </s> <unk> and the 256 bytes
- * included) from texts[n], by pair counts; ties go to the pair of lower ids.  Each text is
- * one sample; deterministic. */
+ * included) from texts[n], by pair counts; ties go to the pair of lower ids.  Each text
+ * is one sample; deterministic.  Where no pair comes twice any more, it stays smaller:
+ * ask attn_tokenizer_size. */
 ATTN_CHECKED attn_status attn_tokenizer_train(attn_tokenizer **tokenizer,
                                               const char *const *texts, size_t count,
                                               int64_t vocabulary, attn_error *error);
@@ -29,20 +30,23 @@ ATTN_CHECKED attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer,
 void attn_tokenizer_destroy(attn_tokenizer *tokenizer);
 int64_t attn_tokenizer_size(const attn_tokenizer *tokenizer);
 
-/** Tokens of a text of length_bytes, without </s>; *tokens is the caller's to free.  Bytes
- * that are not UTF-8 are ATTN_EFORMAT, with their place. */
+/** Tokens of a text of length_bytes, without </s>; *tokens is the caller's to free. Bytes
+ * that are not UTF-8 are ATTN_EFORMAT, with their place.  "</s>" in a text is text, which
+ * the `tokenizers` package does only with encode_special_tokens.  Any number of threads
+ * may use one tokenizer. */
 ATTN_CHECKED attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer,
                                                const char *text, size_t length_bytes,
                                                attn_token **tokens, size_t *count,
                                                attn_error *error);
 
 /** Text of the ids, specials left out; invalid UTF-8 becomes U+FFFD.  *text is NUL-ended
- * and the caller's to free. */
+ * and the caller's to free; a byte 0 that was decoded is within it. */
 ATTN_CHECKED attn_status attn_tokenizer_decode(const attn_tokenizer *tokenizer,
-                                               const int32_t *ids, size_t count, char **text,
-                                               attn_error *error);
+                                               const int32_t *ids, size_t count,
+                                               char **text, attn_error *error);
 
-/** The raw bytes of one token ("</s>" for a special), for those who join pieces to words. */
+/** The raw bytes of one token ("</s>" for a special), for those who join pieces to words.
+ */
 ATTN_CHECKED attn_status attn_tokenizer_bytes(const attn_tokenizer *tokenizer, int32_t id,
                                               const char **bytes, size_t *length,
                                               bool *special, attn_error *error);
