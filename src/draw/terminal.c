@@ -254,7 +254,7 @@ static attn_status check(const attn_record *record, const attn_draw_options *opt
     if (options->layer >= part->layers || options->head >= part->heads)
         return attn_error_set(
             error, ATTN_EINVAL,
-            "layer %lld, head %lld: the %s has %lld layers of %lld heads",
+            "layer %lld, head %lld: the %s has layers 1 to %lld, heads 1 to %lld",
             (long long)options->layer + 1, (long long)options->head + 1,
             attn_part_name(part->part), (long long)part->layers, (long long)part->heads);
     if (options->head >= 0 && options->layer < 0)

@@ -58,7 +58,8 @@ static void draw_legend(canvas *c, const canvas_matrix *matrix)
 {
     static const double samples[] = {0.05, 0.25, 0.50, 0.75, 0.99};
     const attn_conventions *limits = &c->summary->conventions;
-    canvas_put(c, STYLE_DIM, "weight in hundredths: ");
+    canvas_put(c, STYLE_DIM, "weight in hundredths:");
+    attn_buffer_put(&c->out, c->options->width < 46 ? "\n" : " ");
     for (int i = 0; i < 5; i++) {
         attn_buffer_put(&c->out, i > 0 ? " " : "");
         canvas_cell(c, samples[i], matrix->part->keys->length, CELL);

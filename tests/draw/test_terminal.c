@@ -1,0 +1,512 @@
+/* The terminal picture: exact text in every mode, columns that hold for any script, and
+ * nothing of a text that reaches the terminal as a command. */
+#include "draw/draw.h"
+#include "inspect/buffer.h"
+#include "tests/inspect/hand.h"
+#include "tests/python.h"
+#include "text/words.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static char *draw(attn_record *record, const attn_draw_options *options)
+{
+    attn_summary *summary = hand_summary(record);
+    attn_error error;
+    char *text = NULL;
+    size_t length = 0;
+    if (attn_draw_terminal(record, summary, options, &text, &length, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(strlen(text), length);
+    attn_summary_destroy(summary);
+    return text;
+}
+
+static attn_draw_options plain(void)
+{
+    attn_draw_options options;
+    attn_draw_options_init(&options);
+    return options;
+}
+
+/* "was" is said twice, and the second one is written as a word with no clear source. */
+static attn_record *example(void)
+{
+    attn_record *record = hand_record("it was , was", "oui était était", 1, 2);
+    for (int head = 0; head < 2; head++) {
+        hand_look(record, ATTN_PART_CROSS, 0, head, 0, 0, 0.96f);
+        hand_look(record, ATTN_PART_CROSS, 0, head, 1, 1, 0.76f);
+        hand_look(record, ATTN_PART_CROSS, 0, head, 2, 4, 0.44f);
+        hand_look(record, ATTN_PART_CROSS, 0, head, 3, 4, 1.0f);
+    }
+    hand_look_along(record, ATTN_PART_ENCODER, 0, 0, -1, 0.8f);
+    hand_look(record, ATTN_PART_ENCODER, 0, 1, 3, 0, 0.84f);
+    hand_look_along(record, ATTN_PART_DECODER, 0, 1, 0, 0.92f);
+    return record;
+}
+
+static void the_whole_picture_is_this_text(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "en  it was , was\n"
+        "fr  oui était était\n"
+        "\n"
+        "3 of the 4 words written read one source word (weight .50 or more).\n"
+        "No clear source: \"était²\" .44.\n"
+        "\"était²\" looks most at the end mark </s>: check the text there.\n"
+        "\n"
+        "Which source word each written word read  cross layer 1, mean of 2 heads\n"
+        "         it      ,       </s>\n"
+        "         ╷   was¹╷   was²╷\n"
+        "    oui  █96█ ·   ·   ·   ·   it .96\n"
+        " était¹  ░06░█76█░06░░06░░06░ was¹ .76\n"
+        " était²  ░14░░14░░14░░14░▒44▒ </s> .44 ?\n"
+        "   </s>   ·   ·   ·   ·  █100 </s> 1.0\n"
+        "weight in hundredths: ░05░ ▒25▒ ▓50▓ █75█ █99█   · under 5   ? none reaches 50\n"
+        "\n"
+        "What the heads do  letter: role; number: entropy (0 one word, 1 all)\n"
+        "         encoder      decoder      cross\n"
+        "layer 1  P.59 B.88    B1.0 O.32    ·.40 ·.40\n"
+        "         P previous  N next  O own  F first  D delimiter  S same word  B broad\n"
+        "         · mixed; capital: half the weight or more, small: .30 or more\n"
+        "\n"
+        "Heads worth a look\n"
+        "decoder 1.2  sharpest    entropy .32; \"oui\" looks at \"oui\" .92\n"
+        "encoder 1.2  far links   \"was²\" looks at \"it\" .84\n"
+        "decoder 1.1  broadest    entropy 1.0; \"était²\" gives no word more than .25\n"
+        "\n"
+        "next: attn look --at 'was#2'  one word, every head    attn look -o look.html\n";
+    attn_record *record = example();
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void without_utf8_it_is_ascii_only(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "en  it was , was\n"
+        "fr  oui etait etait\n"
+        "\n"
+        "3 of the 4 words written read one source word (weight .50 or more).\n"
+        "No clear source: \"etait#2\" .44.\n"
+        "\"etait#2\" looks most at the end mark </s>: check the text there.\n"
+        "\n"
+        "Which source word each written word read  cross layer 1, mean of 2 heads\n"
+        "         it      ,       </s>\n"
+        "         |   was#1   was#2\n"
+        "    oui  #96# -   -   -   -   it .96\n"
+        "etait#1  .06.#76#.06..06..06. was#1 .76\n"
+        "etait#2  .14..14..14..14.:44: </s> .44 ?\n"
+        "   </s>   -   -   -   -  #100 </s> 1.0\n"
+        "weight in hundredths: .05. :25: +50+ #75# #99#   - under 5   ? none reaches 50\n"
+        "\n"
+        "What the heads do  letter: role; number: entropy (0 one word, 1 all)\n"
+        "         encoder      decoder      cross\n"
+        "layer 1  P.59 B.88    B1.0 O.32    -.40 -.40\n"
+        "         P previous  N next  O own  F first  D delimiter  S same word  B broad\n"
+        "         - mixed; capital: half the weight or more, small: .30 or more\n"
+        "\n"
+        "Heads worth a look\n"
+        "decoder 1.2  sharpest    entropy .32; \"oui\" looks at \"oui\" .92\n"
+        "encoder 1.2  far links   \"was#2\" looks at \"it\" .84\n"
+        "decoder 1.1  broadest    entropy 1.0; \"etait#2\" gives no word more than .25\n"
+        "\n"
+        "next: attn look --at 'was#2'  one word, every head    attn look -o look.html\n";
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    options.ascii = true;
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    for (const char *at = text; *at != '\0'; at++)
+        assert_true(*at == '\n' || (*at >= 0x20 && *at < 0x7f));
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void one_word_is_a_line_a_head(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "Where \"was²\" looks  encoder, word 4 of 5; one line a head\n"
+        "\n"
+        "     it       was²\n"
+        "     ╷  was¹  ╷  </s>\n"
+        "     ╷  ╷  ,  ╷  ╷\n"
+        "1.1   ·  · █80 ·  ·   , .80\n"
+        "1.2  █84 ·  ·  ·  ·   it .84\n";
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    options.part = ATTN_PART_ENCODER;
+    options.row = 3;
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void one_row_in_full_has_every_key_with_four_digits(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "Where \"était¹\" looks  decoder 1.2, word 3 of 4; entropy .30\n"
+        "\n"
+        "         <s>  .0400  ██\n"
+        "         oui  .0400  ██\n"
+        "      était¹  .9200  ████████████████████████████████████████████████████\n"
+        "1 more cannot be seen from here\n";
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    options.part = ATTN_PART_DECODER;
+    options.row = 2;
+    options.layer = 0;
+    options.head = 1;
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void one_head_in_full_hatches_what_it_cannot_see(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "Which word each word looks at  decoder 1.2, own .92, entropy .32\n"
+        "         <s>     était¹\n"
+        "         ╷   oui ╷   était²\n"
+        "    <s>  █100 ╱   ╱   ╱   <s> 1.0\n"
+        "    oui  ░08░█92█ ╱   ╱   oui .92\n"
+        " était¹   ·   ·  █92█ ╱   était¹ .92\n"
+        " était²   ·   ·   ·  █92█ était² .92\n"
+        "weight in hundredths: ░05░ ▒25▒ ▓50▓ █75█ █99█   · under 5   ╱ cannot be seen\n";
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    options.part = ATTN_PART_DECODER;
+    options.layer = 0;
+    options.head = 1;
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
+/* The text without its escape sequences "ESC [ … m". */
+static char *uncoloured(const char *text)
+{
+    char *out = calloc(strlen(text) + 1, 1), *at = out;
+    while (*text != '\0') {
+        if (*text == '\x1b') {
+            assert_int_equal(text[1], '[');
+            text += strcspn(text, "m") + 1;
+            continue;
+        }
+        *at++ = *text++;
+    }
+    return out;
+}
+
+/* Shades stand where colour has spaces; all else is the same. */
+static void shades_to_spaces(char *text)
+{
+    static const char *const shades[] = {"░", "▒", "▓", "█"};
+    char *out = text;
+    while (*text != '\0') {
+        int shade = 0;
+        while (shade < 4 && strncmp(text, shades[shade], 3) != 0)
+            shade++;
+        *out++ = shade < 4 ? ' ' : *text;
+        text += shade < 4 ? 3 : 1;
+    }
+    *out = '\0';
+}
+
+static void colour_changes_nothing_but_colour(void **state)
+{
+    (void)state;
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    char *none = draw(record, &options);
+    shades_to_spaces(none);
+    for (int depth = ATTN_DEPTH_256; depth <= ATTN_DEPTH_FULL; depth++)
+        for (int theme = 0; theme < 2; theme++) {
+            options.depth = (attn_depth)depth;
+            options.theme = (attn_theme)theme;
+            char *coloured = draw(record, &options), *text = uncoloured(coloured);
+            assert_non_null(
+                strstr(coloured, depth == ATTN_DEPTH_256 ? "\x1b[48;5;" : "\x1b[48;2;"));
+            assert_null(strstr(coloured, depth == ATTN_DEPTH_256 ? ";2;" : ";5;"));
+            assert_string_equal(text, none);
+            free(text);
+            free(coloured);
+        }
+    free(none);
+    attn_record_destroy(record);
+}
+
+static void a_cell_has_the_ramps_colour_and_readable_ink(void **state)
+{
+    (void)state;
+    attn_record *record = example();
+    attn_draw_options options = plain();
+    options.depth = ATTN_DEPTH_FULL;
+    options.theme = ATTN_THEME_DARK;
+    char *text = draw(record, &options);
+    const attn_rgb ground = attn_ramp(ATTN_THEME_DARK, ATTN_SCALE_LINEAR, (double)0.76f);
+    const attn_rgb ink = attn_ink_on(ground);
+    char cell[80];
+    snprintf(cell, sizeof cell, "\x1b[48;2;%d;%d;%dm\x1b[38;2;%d;%d;%dm 76 \x1b[0m",
+             ground.red, ground.green, ground.blue, ink.red, ink.green, ink.blue);
+    assert_non_null(strstr(text, cell));
+    assert_non_null(strstr(text, "\x1b[38;2;242;179;94m"));
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void assert_lines_fit(const char *text, int64_t width)
+{
+    while (*text != '\0') {
+        const size_t length = strcspn(text, "\n");
+        char *line = strndup(text, length);
+        if ((int64_t)attn_text_columns(line) > width)
+            fail_msg("%zu columns, expected at most %lld: %s", attn_text_columns(line),
+                     (long long)width, line);
+        assert_true(length == 0 || line[length - 1] != ' ');
+        free(line);
+        text += length + (text[length] == '\n');
+    }
+}
+
+/* Wide, combining, joined, right to left, commanding, and very long. */
+static attn_record *many_scripts(void)
+{
+    attn_record *record = hand_record(
+        "日本語 e\u0301te\u0301 👩‍👩‍👧 שלום مرحبا \x1b[2J\x07 "
+        "한국어 "
+        "Donaudampfschifffahrtsgesellschaftskapitän 日本語日本語日本語 a\tb "
+        "👍🏽 \u202e"
+        "evil x x",
+        "日本語 e\u0301te\u0301 👩‍👩‍👧 שלום \x1b]0;t\x07 한국어 é "
+        "x "
+        "x "
+        "Anticonstitutionnellement 日本語",
+        3, 4);
+    for (int64_t row = 0; row < 12; row++)
+        hand_look(record, ATTN_PART_CROSS, 1, row % 4, row, row, 0.9f);
+    for (int64_t row = 1; row < 12; row++)
+        hand_look(record, ATTN_PART_ENCODER, 1, 1, row, (row + 4) % 13, 0.7f);
+    return record;
+}
+
+static void no_line_is_wider_than_asked_in_any_script(void **state)
+{
+    (void)state;
+    attn_record *record = many_scripts();
+    attn_draw_options options = plain();
+    static const int64_t widths[] = {40, 57, 80, 81, 120, 200};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
+        for (int view = 0; view < 8; view++) {
+            options = plain();
+            options.width = widths[i];
+            options.ascii = view % 2 == 1;
+            options.part = view / 2 == 0 ? -1 : ATTN_PART_ENCODER;
+            options.row = view / 2 == 1 || view / 2 == 3 ? 7 : -1;
+            options.layer = view / 2 >= 2 ? 1 : -1;
+            options.head = view / 2 == 3 ? 1 : -1;
+            char *text = draw(record, &options);
+            assert_lines_fit(text, widths[i]);
+            free(text);
+        }
+    attn_record_destroy(record);
+}
+
+static void no_text_commands_the_terminal(void **state)
+{
+    (void)state;
+    attn_record *record = many_scripts();
+    for (int row = -1; row < 14; row++) {
+        attn_draw_options options = plain();
+        options.part = row < 0 ? -1 : ATTN_PART_ENCODER;
+        options.row = row;
+        char *text = draw(record, &options);
+        for (const char *at = text; *at != '\0'; at++)
+            assert_true(*at == '\n' || (unsigned char)*at >= 0x20);
+        assert_null(strstr(text, "\u202e"));
+        /* What is isolated is closed. */
+        int depth = 0;
+        for (const char *at = text; *at != '\0'; at++) {
+            depth += strncmp(at, "\u2068", 3) == 0;
+            depth -= strncmp(at, "\u2069", 3) == 0;
+            assert_true(depth >= 0 && depth <= 1 && (*at != '\n' || depth == 0));
+        }
+        free(text);
+    }
+    attn_record_destroy(record);
+}
+
+/* Python's wcwidth, an independent measure, on every line of two views. */
+static void every_line_is_as_wide_as_wcwidth_says(void **state)
+{
+    (void)state;
+    if (!python_has("wcwidth"))
+        skip();
+    attn_record *record = many_scripts();
+    attn_buffer script = {0};
+    attn_buffer_put(&script, "import wcwidth, sys\nbad = []\n"
+                             "def line(hexed, columns):\n"
+                             "  text = bytes.fromhex(hexed).decode()\n"
+                             "  wide = wcwidth.wcswidth(text)\n"
+                             "  if wide != columns or wide > 80:\n"
+                             "    bad.append((wide, columns, text))\n");
+    for (int view = 0; view < 2; view++) {
+        attn_draw_options options = plain();
+        options.part = view == 0 ? -1 : ATTN_PART_ENCODER;
+        options.row = view == 0 ? -1 : 3;
+        char *text = draw(record, &options);
+        for (char *at = strtok(text, "\n"); at != NULL; at = strtok(NULL, "\n")) {
+            attn_buffer_put(&script, "line('");
+            for (const char *byte = at; *byte != '\0'; byte++)
+                attn_buffer_print(&script, "%02x", (unsigned char)*byte);
+            attn_buffer_print(&script, "', %zu)\n", attn_text_columns(at));
+        }
+        free(text);
+    }
+    attn_buffer_put(&script, "for b in bad: print(b)\nsys.exit(len(bad) > 0)\n");
+    assert_int_equal(python_run(attn_buffer_text(&script)), 0);
+    attn_buffer_free(&script);
+    attn_record_destroy(record);
+}
+
+static void keys_that_do_not_fit_are_drawn_in_blocks(void **state)
+{
+    (void)state;
+    attn_record *record =
+        hand_record("a b c d e f g h i j k l m n o p q r s t u v w x y z", "x y", 1, 1);
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 0, 2, 0.9f);
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 1, 20, 0.9f);
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 2, 26, 0.9f);
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    /* Fourteen to a block, each with its header; the rows come twice. */
+    assert_non_null(strstr(text, "         a       c       e"));
+    const char *first = strstr(text, "\n      x  "),
+               *second = strstr(first + 1, "\n      x  ");
+    assert_non_null(first);
+    assert_non_null(second);
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void a_long_text_shows_unclear_rows_and_a_count(void **state)
+{
+    (void)state;
+    attn_record *record = hand_record(
+        "a b c d", "a b c d e f g h i j k l m n o p q r s t u v w x y z", 1, 1);
+    for (int64_t row = 0; row < 27; row++)
+        hand_look(record, ATTN_PART_CROSS, 0, 0, row, row % 4,
+                  row == 7 || row == 20 ? 0.4f : 0.9f);
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    assert_non_null(strstr(text, "25 of the 27 words written read one source word"));
+    assert_non_null(strstr(text, "No clear source: \"h\" .40, \"u\" .40."));
+    assert_non_null(strstr(text, "\n25 rows with a clear source are not shown\n"));
+    assert_non_null(strstr(text, "\n      h  "));
+    assert_non_null(strstr(text, "\n      u  "));
+    assert_null(strstr(text, "\n      g  "));
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void many_heads_are_drawn_closer_and_then_below(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t heads;
+        int lines; /* of layer 1 in one part */
+    } sizes[] = {{4, 1}, {12, 1}, {16, 1}, {32, 1}, {64, 2}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        attn_record *record = hand_record("a b c", "x y", 2, sizes[i].heads);
+        const attn_draw_options options = plain();
+        char *text = draw(record, &options);
+        assert_lines_fit(text, 80);
+        free(text);
+        attn_record_destroy(record);
+    }
+}
+
+static void one_token_and_nothing_are_drawn(void **state)
+{
+    (void)state;
+    attn_record *record = hand_record("a", "", 1, 1);
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    assert_lines_fit(text, 80);
+    assert_non_null(strstr(text, "The one word written"));
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void a_selection_that_is_not_there_is_an_error_that_says_what_is(void **state)
+{
+    (void)state;
+    static const struct {
+        int part;
+        int64_t layer, head, row, width;
+        const char *message;
+    } cases[] = {
+        {-1, 0, 0, -1, 80, "the record has no part of that kind"},
+        {ATTN_PART_ENCODER, -1, -1, 5, 80, "word 6 of 5"},
+        {ATTN_PART_ENCODER, 1, 0, -1, 80,
+         "layer 2, head 1: the encoder has layers 1 to 1, heads 1 to 2"},
+        {ATTN_PART_CROSS, -1, 1, -1, 80, "head 2 of which layer?"},
+        {-1, -1, -1, -1, 39, "width is 39 columns; at least 40"},
+    };
+    attn_record *record = example();
+    attn_summary *summary = hand_summary(record);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        attn_draw_options options = plain();
+        options.part = cases[i].part;
+        options.layer = cases[i].layer;
+        options.head = cases[i].head;
+        options.row = cases[i].row;
+        options.width = cases[i].width;
+        attn_error error;
+        char *text;
+        size_t length;
+        assert_int_equal(
+            attn_draw_terminal(record, summary, &options, &text, &length, &error),
+            ATTN_EINVAL);
+        assert_string_equal(error.message, cases[i].message);
+    }
+    attn_summary_destroy(summary);
+    attn_record_destroy(record);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_whole_picture_is_this_text),
+        cmocka_unit_test(without_utf8_it_is_ascii_only),
+        cmocka_unit_test(one_word_is_a_line_a_head),
+        cmocka_unit_test(one_row_in_full_has_every_key_with_four_digits),
+        cmocka_unit_test(one_head_in_full_hatches_what_it_cannot_see),
+        cmocka_unit_test(colour_changes_nothing_but_colour),
+        cmocka_unit_test(a_cell_has_the_ramps_colour_and_readable_ink),
+        cmocka_unit_test(no_line_is_wider_than_asked_in_any_script),
+        cmocka_unit_test(no_text_commands_the_terminal),
+        cmocka_unit_test(every_line_is_as_wide_as_wcwidth_says),
+        cmocka_unit_test(keys_that_do_not_fit_are_drawn_in_blocks),
+        cmocka_unit_test(a_long_text_shows_unclear_rows_and_a_count),
+        cmocka_unit_test(many_heads_are_drawn_closer_and_then_below),
+        cmocka_unit_test(one_token_and_nothing_are_drawn),
+        cmocka_unit_test(a_selection_that_is_not_there_is_an_error_that_says_what_is),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
