@@ -105,7 +105,7 @@ static attn_status validate(struct attn_training *training, attn_error *error)
 {
     const double start = attn_seconds();
     attn_valid_scores *const scores = &training->valid_scores;
-    scores->average_loss = NAN;
+    scores->average_loss = (double)NAN;
     ATTN_TRY(measure_loss(training, &scores->loss, error));
     attn_training_exchange_average(training);
     attn_status status = ATTN_OK;
