@@ -106,7 +106,7 @@ static void finish_panel(const struct group *group, size_t p,
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
     const double sink = (double)head->sink;
-    float inverse[ATTN_PANEL_LANES];
+    float inverse[ATTN_PANEL_LANES] = {0.0f};
 
     for (int64_t i = 0; i < panel->queries; i++) {
         const int64_t row = head->row + panel->first_query + i;
@@ -123,9 +123,9 @@ static void finish_panel(const struct group *group, size_t p,
             forward->inverses[row] = end.inverse;
         }
     }
-    attn_lanes_to_rows(head->output + panel->first_query * stride[2], stride[2],
-                       stride[3], panel->output, (int64_t)width, inverse, panel->queries,
-                       (int64_t)panel->Dv);
+    forward->kernels->store(head->output + panel->first_query * stride[2], stride[2],
+                            stride[3], panel->output, width, (size_t)panel->queries,
+                            panel->Dv, inverse);
 }
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)

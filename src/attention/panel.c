@@ -2,7 +2,6 @@
 #include "attention/panel.h"
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 int64_t attn_panel_queries(const struct attn_kernels *kernels)
 {
@@ -19,52 +18,24 @@ int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left
     return attn_least(queries_left, one_vector_would_remain ? full - lanes : full);
 }
 
-/* to[n · to_stride] = from[n · from_stride] · factor */
-static void copy_scaled(float *to, int64_t to_stride, const float *from,
-                        int64_t from_stride, int64_t count, float factor)
-{
-    /* As a plain loop this took 5 % of a whole bench, unrolled 3 %. */
-#pragma GCC unroll 8
-    for (int64_t n = 0; n < count; n++) {
-        *to = *from * factor;
-        to += to_stride;
-        from += from_stride;
-    }
-}
-
-void attn_rows_to_lanes(float *to, int64_t width, const float *from, int64_t row_stride,
-                        int64_t element_stride, int64_t rows, int64_t elements,
-                        float factor)
-{
-    if (rows < width)
-        memset(to, 0, (size_t)(elements * width) * sizeof *to);
-    for (int64_t i = 0; i < rows; i++)
-        copy_scaled(to + i, width, from + i * row_stride, element_stride, elements,
-                    factor);
-}
-
-void attn_lanes_to_rows(float *to, int64_t row_stride, int64_t element_stride,
-                        const float *from, int64_t width, const float *factor,
-                        int64_t rows, int64_t elements)
-{
-    for (int64_t i = 0; i < rows; i++)
-        copy_scaled(to + i * row_stride, element_stride, from + i, width, elements,
-                    factor[i]);
-}
-
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries)
 {
     const int64_t *const stride = walk->problem->tensors->query.stride;
     const int64_t lanes = (int64_t)walk->kernels->lanes;
-    const float scale = walk->problem->options->scale;
     panel->first_query = first_query;
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
     panel->position = first_query + walk->sequence.offset;
-    attn_rows_to_lanes(panel->query, (int64_t)panel->vectors * lanes,
-                       walk->head.query + first_query * stride[2], stride[2], stride[3],
-                       queries, (int64_t)panel->D, scale);
+    const struct attn_matrix rows = {
+        .x = walk->head.query + first_query * stride[2],
+        .row_stride = stride[2],
+        .element_stride = stride[3],
+        .rows = (size_t)queries,
+        .size = panel->D,
+    };
+    walk->kernels->load(panel->query, panel->vectors * walk->kernels->lanes, &rows,
+                        walk->problem->options->scale);
 }
 
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,

@@ -34,17 +34,6 @@ int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries);
 
-/* to[element][lane], of width lanes: row i goes to lane i, times factor; the lanes beyond
- * the last row become 0. */
-void attn_rows_to_lanes(float *to, int64_t width, const float *from, int64_t row_stride,
-                        int64_t element_stride, int64_t rows, int64_t elements,
-                        float factor);
-
-/* The way back: row i is lane i, times its factor. */
-void attn_lanes_to_rows(float *to, int64_t row_stride, int64_t element_stride,
-                        const float *from, int64_t width, const float *factor,
-                        int64_t rows, int64_t elements);
-
 /* The keys that any query of the panel sees by its position. */
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
                                       const struct attn_walk *walk);

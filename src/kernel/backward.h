@@ -212,12 +212,22 @@ static bool backward_is_finite(const struct attn_matrix *matrix)
     return !vi_any(vectors != 0.0f) && rest == 0.0f;
 }
 
+static void backward_store(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
+                           const float *from, size_t width, size_t rows, size_t size,
+                           float scale)
+{
+    float factors[ATTN_PANEL_LANES];
+    for (size_t lane = 0; lane < ATTN_PANEL_LANES; lane++)
+        factors[lane] = scale;
+    store_transposed(to, row_stride, element_stride, from, width, rows, size, factors);
+}
+
 static const struct attn_backward_kernels backward_kernels = {
     .differentiate = backward_differentiate,
     .query = backward_query,
     .gather = backward_gather,
     .load = load_transposed,
-    .store = store_transposed,
+    .store = backward_store,
     .delta = backward_delta,
     .is_finite = backward_is_finite,
 };

@@ -51,14 +51,6 @@ struct attn_gather {
     bool careful; /* queries may hold what is not finite: 0 times it is 0 */
 };
 
-/* A matrix with any strides: element n of row i is x[i · row_stride + n ·
- * element_stride]. */
-struct attn_matrix {
-    const float *x;
-    ptrdiff_t row_stride, element_stride;
-    size_t rows, size;
-};
-
 struct attn_backward_kernels {
     void (*differentiate)(const struct attn_backward_panel *panel,
                           const struct attn_backward_block *block);

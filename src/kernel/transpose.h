@@ -4,8 +4,8 @@
 #ifndef ATTN_KERNEL_TRANSPOSE_H
 #define ATTN_KERNEL_TRANSPOSE_H
 
-#include "kernel/backward_table.h"
 #include "kernel/simd.h"
+#include "kernel/table.h"
 
 #if VF_BYTES == 64
 #    define INTERLEAVE_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -76,16 +76,17 @@ static void load_transposed(float *to, size_t width, const struct attn_matrix *f
 
 static void store_transposed(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
                              const float *from, size_t width, size_t rows, size_t size,
-                             float scale)
+                             const float *factors)
 {
     for (size_t row = 0; row < rows; row += VF_LANES) {
         const size_t count = rows - row < VF_LANES ? rows - row : VF_LANES;
+        const vf factor = vf_load(factors + row);
         size_t n = 0;
         for (; element_stride == 1 && n + VF_LANES <= size; n += VF_LANES) {
             vf x[VF_BYTES / 4];
 #pragma GCC unroll 16
             for (size_t i = 0; i < VF_LANES; i++)
-                x[i] = vf_load(from + (n + i) * width + row) * scale;
+                x[i] = vf_load(from + (n + i) * width + row) * factor;
             transpose_square(x);
 #pragma GCC unroll 16
             for (size_t i = 0; i < VF_LANES; i++)
@@ -95,7 +96,7 @@ static void store_transposed(float *to, ptrdiff_t row_stride, ptrdiff_t element_
         for (size_t i = row; i < row + count; i++)
             for (size_t rest = n; rest < size; rest++)
                 to[(ptrdiff_t)i * row_stride + (ptrdiff_t)rest * element_stride] =
-                    from[rest * width + i] * scale;
+                    from[rest * width + i] * factors[i];
     }
 }
 
