@@ -18,11 +18,9 @@
 static const char help[] =
     "usage: attn translate [FILE...] [options]\n"
     "\n"
-    "Translates the lines of files, or of standard input: a line in, a line out.  A "
-    "line\n"
-    "with more tokens than the model has positions is an error that names it; nothing "
-    "is\n"
-    "ever cut.\n"
+    "Translates the lines of files, or of standard input: a line in, a line out.  A\n"
+    "line with more tokens than the model has positions is an error that names it;\n"
+    "nothing is ever cut.\n"
     "\n"
     "  --model NAME        a folder, or one of models/ (default translate-en-fr)\n"
     "  --beam N            beams of the search (default 4; 1 is greedy)\n"
@@ -53,8 +51,7 @@ struct job {
     attn_error *errors; /* [threads] */
 };
 
-/* ---- A batch ------------------------------------------------------------------------
- */
+/* ---- A batch --------------------------------------------------------------------- */
 
 static void empty_batch(struct job *job)
 {
@@ -109,8 +106,7 @@ static attn_status add_line(struct job *job, cli_lines *lines, attn_error *error
     return status;
 }
 
-/* ---- Translating --------------------------------------------------------------------
- */
+/* ---- Translating ----------------------------------------------------------------- */
 
 static attn_status translate_share(struct job *job, attn_context *context,
                                    translate_line *const *lines, size_t count,
@@ -206,8 +202,7 @@ static attn_status translate_lines(struct job *job, cli_lines *lines, attn_error
     return status;
 }
 
-/* ---- Setting up ---------------------------------------------------------------------
- */
+/* ---- Setting up ------------------------------------------------------------------ */
 
 static attn_status start(struct job *job, const char *name, attn_error *error)
 {

@@ -30,8 +30,7 @@ static attn_status cannot(attn_error *error, const char *what, const char *path)
                           strerror(errno));
 }
 
-/* ---- Reading ------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------- */
 
 static attn_status too_large(attn_error *error, const char *path, size_t limit)
 {
@@ -98,8 +97,7 @@ attn_status attn_file_read(const char *path, size_t limit, char **data, size_t *
     return status;
 }
 
-/* ---- Writing ------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------- */
 
 static attn_status no_memory(attn_error *error, const char *path)
 {

@@ -56,8 +56,7 @@ __attribute__((format(printf, 2, 3))) static attn_status refuse(struct scanner *
                           scanner->file, (size_t)(scanner->at - scanner->start), reason);
 }
 
-/* ---- Characters ---------------------------------------------------------------------
- */
+/* ---- Characters ------------------------------------------------------------------ */
 
 /* The next character that is not white space, or −1 at the end; it is not taken. */
 static int peek(struct scanner *scanner)
@@ -91,8 +90,7 @@ static attn_status next_or_close(struct scanner *scanner, char close, bool *more
     return ATTN_OK;
 }
 
-/* ---- Strings and numbers ------------------------------------------------------------
- */
+/* ---- Strings and numbers --------------------------------------------------------- */
 
 static attn_status hex_digits(struct scanner *scanner, uint32_t *value)
 {
@@ -222,8 +220,7 @@ static attn_status scan_numbers(struct scanner *scanner, const char *what, uint6
     return ATTN_OK;
 }
 
-/* ---- Tensors and metadata -----------------------------------------------------------
- */
+/* ---- Tensors and metadata -------------------------------------------------------- */
 
 static attn_status no_memory(struct scanner *scanner)
 {

@@ -27,8 +27,7 @@ struct attn_safetensors {
     size_t map_bytes;
 };
 
-/* ---- Checks -------------------------------------------------------------------------
- */
+/* ---- Checks ---------------------------------------------------------------------- */
 
 static int compare_data(const void *a, const void *b)
 {
@@ -128,8 +127,7 @@ static attn_status header_length(const void *data, size_t bytes, const char *nam
     return ATTN_OK;
 }
 
-/* ---- Opening ------------------------------------------------------------------------
- */
+/* ---- Opening --------------------------------------------------------------------- */
 
 static attn_status parse(attn_safetensors *file, const char *data, size_t bytes,
                          const char *name, attn_error *error)
@@ -227,8 +225,7 @@ void attn_safetensors_close(attn_safetensors *file)
     free(file);
 }
 
-/* ---- What is in it ------------------------------------------------------------------
- */
+/* ---- What is in it --------------------------------------------------------------- */
 
 size_t attn_safetensors_count(const attn_safetensors *file)
 {

@@ -63,8 +63,7 @@ static void append_string(struct text *text, const char *string)
     append(text, "\"", 1);
 }
 
-/* ---- Checks -------------------------------------------------------------------------
- */
+/* ---- Checks ---------------------------------------------------------------------- */
 
 static attn_status entry_bytes(const attn_safetensors_entry *entry, size_t *bytes,
                                attn_error *error)
@@ -132,8 +131,7 @@ static attn_status check_notes(const attn_safetensors_note *notes, size_t count,
     return ATTN_OK;
 }
 
-/* ---- Header and data ----------------------------------------------------------------
- */
+/* ---- Header and data ------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {

@@ -24,8 +24,7 @@ bool attn_grow(void *array, size_t *capacity, size_t needed, size_t element_byte
     return true;
 }
 
-/* ---- Pairs --------------------------------------------------------------------------
- */
+/* ---- Pairs ----------------------------------------------------------------------- */
 
 static size_t hash_pair(int32_t left, int32_t right)
 {
@@ -80,8 +79,7 @@ bool attn_pair_map_add(attn_pair_map *map, int32_t left, int32_t right, int32_t 
     return true;
 }
 
-/* ---- Strings ------------------------------------------------------------------------
- */
+/* ---- Strings --------------------------------------------------------------------- */
 
 static size_t hash_string(const char *bytes, size_t length)
 {
@@ -152,8 +150,7 @@ void attn_string_set_reset(attn_string_set *set)
     *set = (attn_string_set){0};
 }
 
-/* ---- Heap ---------------------------------------------------------------------------
- */
+/* ---- Heap ------------------------------------------------------------------------ */
 
 static bool before(const attn_heap_entry *a, const attn_heap_entry *b)
 {

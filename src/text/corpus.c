@@ -13,8 +13,7 @@ static const size_t FILE_LIMIT = (size_t)1 << 30;
 static const size_t TEXT_LIMIT = (size_t)2 << 30;
 static const uint64_t DECODER_MEMORY = (uint64_t)128 << 20; /* xz -9 takes 65 MiB */
 
-/* ---- Unpacking ----------------------------------------------------------------------
- */
+/* ---- Unpacking ------------------------------------------------------------------- */
 
 static const char *lzma_reason(lzma_ret code)
 {
@@ -91,8 +90,7 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
-/* ---- Lines --------------------------------------------------------------------------
- */
+/* ---- Lines ----------------------------------------------------------------------- */
 
 struct reader {
     attn_corpus *corpus;

@@ -13,8 +13,7 @@
 
 const char *const attn_special_names[ATTN_SPECIALS] = {"<s>", "<pad>", "</s>", "<unk>"};
 
-/* ---- Making -------------------------------------------------------------------------
- */
+/* ---- Making ---------------------------------------------------------------------- */
 
 static attn_status no_memory(attn_error *error)
 {
@@ -85,8 +84,7 @@ int64_t attn_tokenizer_size(const attn_tokenizer *tokenizer)
     return (int64_t)tokenizer->size;
 }
 
-/* ---- Encoding -----------------------------------------------------------------------
- */
+/* ---- Encoding -------------------------------------------------------------------- */
 
 /* A token of the piece so far, in a list by position. */
 struct symbol {
@@ -217,8 +215,7 @@ attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *t
     return ATTN_OK;
 }
 
-/* ---- Decoding -----------------------------------------------------------------------
- */
+/* ---- Decoding -------------------------------------------------------------------- */
 
 static attn_status check_id(const attn_tokenizer *tokenizer, int32_t id,
                             attn_error *error)

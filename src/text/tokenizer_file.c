@@ -15,8 +15,7 @@
 
 enum { FILE_LIMIT = 64 << 20, LARGEST_VOCABULARY = 1 << 20 };
 
-/* ---- Saving -------------------------------------------------------------------------
- */
+/* ---- Saving ---------------------------------------------------------------------- */
 
 /* A token's name: its bytes as printable characters, a special as it is.  out has room
  * for 2 bytes a byte and a NUL. */
@@ -138,8 +137,7 @@ attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer, const char *pat
     return status;
 }
 
-/* ---- Loading ------------------------------------------------------------------------
- */
+/* ---- Loading --------------------------------------------------------------------- */
 
 struct loader {
     const char *path;

@@ -46,8 +46,7 @@ static attn_status no_memory(attn_error *error)
     return attn_error_set(error, ATTN_ENOMEM, "no memory to train the tokenizer");
 }
 
-/* ---- Words --------------------------------------------------------------------------
- */
+/* ---- Words ----------------------------------------------------------------------- */
 
 static attn_status count_words_of(struct trainer *trainer, attn_piece_walk *walk,
                                   const char *text, size_t number, attn_error *error)
@@ -103,8 +102,7 @@ static attn_status spell_words(struct trainer *trainer, attn_error *error)
     return ATTN_OK;
 }
 
-/* ---- Pairs --------------------------------------------------------------------------
- */
+/* ---- Pairs ----------------------------------------------------------------------- */
 
 /* Changes a pair's count by `change` occurrences in a word. */
 static bool change_pair(struct trainer *trainer, int32_t left, int32_t right, size_t word,
@@ -178,8 +176,7 @@ static attn_status count_pairs(struct trainer *trainer, attn_error *error)
     return push_grown(trainer) ? ATTN_OK : no_memory(error);
 }
 
-/* ---- Merging ------------------------------------------------------------------------
- */
+/* ---- Merging --------------------------------------------------------------------- */
 
 /* Merges the pair wherever it stands in the word, from left to right. */
 static bool merge_in_word(struct trainer *trainer, size_t number, struct attn_merge merge)
@@ -263,8 +260,7 @@ static attn_status learn_merges(struct trainer *trainer, size_t vocabulary,
     return ATTN_OK;
 }
 
-/* ---- The whole ----------------------------------------------------------------------
- */
+/* ---- The whole ------------------------------------------------------------------- */
 
 static attn_status add_first_tokens(attn_tokenizer *tokenizer, attn_error *error)
 {

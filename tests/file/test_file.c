@@ -49,8 +49,7 @@ static int empty_folder(void **state)
     return folder_remove(state) == 0 && mkdir(folder, 0700) == 0 ? 0 : -1;
 }
 
-/* ---- Reading ------------------------------------------------------------------------
- */
+/* ---- Reading --------------------------------------------------------------------- */
 
 static void a_file_is_read_up_to_the_limit_and_not_beyond(void **state)
 {
@@ -108,8 +107,7 @@ static void what_cannot_be_read_is_named(void **state)
     assert_non_null(strstr(error.message, "is a folder"));
 }
 
-/* ---- Writing ------------------------------------------------------------------------
- */
+/* ---- Writing --------------------------------------------------------------------- */
 
 static void writing_replaces_the_old_content_and_leaves_nothing_beside(void **state)
 {
@@ -204,8 +202,7 @@ static void a_link_is_followed_and_stays_a_link(void **state)
     assert_true(S_ISLNK(about.st_mode));
 }
 
-/* ---- Two writers, and one that dies -------------------------------------------------
- */
+/* ---- Two writers, and one that dies ---------------------------------------------- */
 
 static void a_second_writer_is_told_of_the_first(void **state)
 {

@@ -82,8 +82,7 @@ static void accepts(const char *header, size_t data_bytes)
 #define A(dtype, shape, offsets)                                                         \
     "{\"a\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
 
-/* ---- Defects ------------------------------------------------------------------------
- */
+/* ---- Defects --------------------------------------------------------------------- */
 
 static void a_header_longer_than_the_file_costs_no_time_and_no_memory(void **state)
 {
@@ -272,8 +271,7 @@ static void random_damage_never_reads_out_of_bounds(void **state)
     free(good);
 }
 
-/* ---- Writing and reading ------------------------------------------------------------
- */
+/* ---- Writing and reading --------------------------------------------------------- */
 
 static const float values[] = {0.0f, -0.0f, 1.0f, 3.14159274f, 65504.0f, 1e-7f};
 static const int64_t numbers[] = {INT64_MIN, 7};
@@ -386,8 +384,7 @@ static void a_file_that_is_not_there_or_no_file_is_named(void **state)
     assert_non_null(strstr(error.message, "7 bytes, expected at least 8"));
 }
 
-/* ---- Halves -------------------------------------------------------------------------
- */
+/* ---- Halves ---------------------------------------------------------------------- */
 
 static void every_half_survives_a_round_trip(void **state)
 {
@@ -442,8 +439,7 @@ static void doubles_are_read_as_the_nearest_float(void **state)
     assert_true(out[0] == 0.1f && isinf(out[1]) && out[2] == -2.5f);
 }
 
-/* ---- The Python package -------------------------------------------------------------
- */
+/* ---- The Python package ---------------------------------------------------------- */
 
 static void the_python_package_reads_and_writes_the_same(void **state)
 {

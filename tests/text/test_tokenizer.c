@@ -53,8 +53,7 @@ static uint32_t random_below(uint32_t end)
     return (uint32_t)(random_state >> 32) % end;
 }
 
-/* ---- Encoding -----------------------------------------------------------------------
- */
+/* ---- Encoding -------------------------------------------------------------------- */
 
 /* Encodes, and checks that the places cover the text and hold the tokens' bytes. */
 static size_t encode(const char *text, size_t length, int32_t *ids, size_t room)
@@ -202,8 +201,7 @@ static void a_megabyte_without_a_space_takes_no_longer_than_one_with(void **stat
     free(text);
 }
 
-/* ---- Decoding -----------------------------------------------------------------------
- */
+/* ---- Decoding -------------------------------------------------------------------- */
 
 static int32_t id_of_byte(unsigned char byte)
 {
@@ -278,8 +276,7 @@ static void the_alphabet_is_a_bijection(void **state)
     assert_int_equal(attn_byte_to_character(0xAD), 0x143);
 }
 
-/* ---- Training -----------------------------------------------------------------------
- */
+/* ---- Training -------------------------------------------------------------------- */
 
 static void training_twice_gives_the_same_file(void **state)
 {
@@ -317,8 +314,7 @@ static void a_vocabulary_ends_where_no_pair_comes_twice(void **state)
     assert_null(small);
 }
 
-/* ---- Files --------------------------------------------------------------------------
- */
+/* ---- Files ----------------------------------------------------------------------- */
 
 static char *saved_text(void)
 {
@@ -505,8 +501,7 @@ static void random_damage_is_refused_or_harmless(void **state)
     assert_true(accepted < 300);
 }
 
-/* ---- Python -------------------------------------------------------------------------
- */
+/* ---- Python ---------------------------------------------------------------------- */
 
 static void put_record(FILE *file, const void *data, size_t bytes)
 {

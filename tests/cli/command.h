@@ -1,0 +1,72 @@
+/* Runs the attn command in a folder of its own, as a user would. */
+#ifndef TESTS_CLI_COMMAND_H
+#define TESTS_CLI_COMMAND_H
+
+#include "file/file.h"
+#include "tests/folder.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+/* cmocka last: it needs what stands above */
+#include <cmocka.h>
+
+static const char *attn_command; /* its path */
+
+typedef struct run_result {
+    int code;
+    char *out, *err;
+} run_result;
+
+static inline char *run_file(const char *name)
+{
+    attn_error error;
+    char *text;
+    size_t length;
+    if (attn_file_read(in_folder(name), 1 << 24, &text, &length, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return text;
+}
+
+/* attn ARGUMENTS, in the folder; input of length_bytes on its standard input. */
+static inline run_result run_bytes(const char *arguments, const char *input,
+                                   size_t length_bytes)
+{
+    attn_error error;
+    char command[2048];
+    if (attn_file_write(in_folder("in"), input, length_bytes, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s < in > out 2> err", folder,
+             attn_command, arguments);
+    const int how = system(command);
+    assert_true(WIFEXITED(how));
+    return (run_result){WEXITSTATUS(how), run_file("out"), run_file("err")};
+}
+
+static inline run_result run(const char *arguments, const char *input)
+{
+    return run_bytes(arguments, input, strlen(input));
+}
+
+static inline void run_free(run_result *result)
+{
+    free(result->out);
+    free(result->err);
+}
+
+/* Runs and compares all of it; NULL compares nothing. */
+static inline void expect_run(const char *arguments, const char *input, int code,
+                              const char *out, const char *err)
+{
+    run_result result = run(arguments, input);
+    if (result.code != code)
+        fail_msg("attn %s gives %d: %s", arguments, result.code, result.err);
+    if (out)
+        assert_string_equal(result.out, out);
+    if (err)
+        assert_string_equal(result.err, err);
+    run_free(&result);
+}
+
+#endif

@@ -1,0 +1,190 @@
+/* What all verbs share: exit codes, help, how wrong options are named. */
+#define _XOPEN_SOURCE 700 /* nftw */
+#include "cli/cli.h"
+#include "tests/cli/command.h"
+
+static void help_and_version_go_to_standard_output(void **state)
+{
+    (void)state;
+    expect_run("--version", "", 0, "attn " ATTN_VERSION "\n", "");
+    run_result help = run("--help", "");
+    assert_int_equal(help.code, 0);
+    assert_non_null(strstr(help.out, "usage: attn VERB"));
+    assert_non_null(strstr(help.out, "translate "));
+    assert_non_null(strstr(help.out, "example: attn look"));
+    assert_string_equal(help.err, "");
+    run_result short_help = run("-h", "");
+    assert_string_equal(short_help.out, help.out);
+    run_result nothing = run("", "");
+    assert_int_equal(nothing.code, 2);
+    assert_string_equal(nothing.out, "");
+    assert_string_equal(nothing.err, help.out);
+    run_free(&help);
+    run_free(&short_help);
+    run_free(&nothing);
+}
+
+static void an_unknown_verb_is_answered_with_the_list(void **state)
+{
+    (void)state;
+    run_result result = run("lok", "");
+    assert_int_equal(result.code, 2);
+    assert_string_equal(result.out, "");
+    assert_ptr_equal(
+        strstr(result.err, "attn: 'lok' is not a verb; expected one of look, translate"),
+        result.err);
+    run_free(&result);
+}
+
+/* A screen has 24 lines of 80 columns. */
+static void the_help_of_every_verb_fits_a_screen_and_has_an_example(void **state)
+{
+    (void)state;
+    static const char *const verbs[] = {"look",  "translate", "walk",
+                                        "train", "eval",      "bench"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        char arguments[64];
+        snprintf(arguments, sizeof arguments, "%s --help", verbs[i]);
+        run_result result = run(arguments, "");
+        assert_int_equal(result.code, 0);
+        assert_non_null(strstr(result.out, "usage: attn "));
+        assert_non_null(strstr(result.out, "example: "));
+        int lines = 0;
+        for (const char *at = result.out; (at = strchr(at, '\n')); at++)
+            lines++;
+        if (lines > 32)
+            fail_msg("the help of %s has %d lines", verbs[i], lines);
+        run_free(&result);
+    }
+}
+
+static void a_full_standard_output_is_a_failure(void **state)
+{
+    (void)state;
+    char command[512];
+    snprintf(command, sizeof command, "'%s' --version > /dev/full 2> '%s'", attn_command,
+             in_folder("err"));
+    assert_int_equal(WEXITSTATUS(system(command)), 1);
+    char *const err = run_file("err");
+    assert_string_equal(err,
+                        "attn: cannot write standard output: No space left on device\n");
+    free(err);
+}
+
+/* ---- Options, by themselves ------------------------------------------------------ */
+
+static int parse(int argc, const char *const *arguments, bool *flag, const char **value,
+                 char **positional, int *count, bool *stop)
+{
+    char *argv[16];
+    for (int i = 0; i < argc; i++)
+        argv[i] = (char *)arguments[i];
+    const cli_option options[] = {
+        {"flag", 'f', flag, NULL}, {"value", 'v', NULL, value}, {NULL, 0, NULL, NULL}};
+    *flag = false;
+    *value = NULL;
+    const int code = cli_parse(argc, argv, options, "help\n", count, stop);
+    for (int i = 0; i < *count; i++)
+        positional[i] = argv[i + 1];
+    return code;
+}
+
+static void options_come_in_every_spelling_and_anywhere(void **state)
+{
+    (void)state;
+    bool flag, stop;
+    const char *value;
+    char *positional[16];
+    int count;
+    const char *const spelled[] = {"verb", "a", "--value=x=y", "b",
+                                   "-f",   "-", "--",          "-v"};
+    assert_int_equal(parse(8, spelled, &flag, &value, positional, &count, &stop), 0);
+    assert_false(stop);
+    assert_true(flag);
+    assert_string_equal(value, "x=y");
+    assert_int_equal(count, 4);
+    assert_string_equal(positional[0], "a");
+    assert_string_equal(positional[1], "b");
+    assert_string_equal(positional[2], "-");
+    assert_string_equal(positional[3], "-v");
+    const char *const apart[] = {"verb", "-v", "-1", "--value", "--flag", "--flag"};
+    assert_int_equal(parse(6, apart, &flag, &value, positional, &count, &stop), 0);
+    assert_string_equal(value, "--flag"); /* a value may look like an option */
+    assert_true(flag);
+    assert_int_equal(count, 0);
+}
+
+static void wrong_options_are_misuse(void **state)
+{
+    (void)state;
+    bool flag, stop;
+    const char *value;
+    char *positional[16];
+    int count;
+    static const char *const wrong[][3] = {
+        {"verb", "--other", NULL}, {"verb", "-x", NULL},      {"verb", "--flag=1", NULL},
+        {"verb", "--value", NULL}, {"verb", "--val=1", NULL}, {"verb", "-fv", NULL},
+        {"verb", "--=1", NULL},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(parse(2, wrong[i], &flag, &value, positional, &count, &stop), 2);
+        assert_true(stop);
+    }
+}
+
+static void numbers_are_whole_and_within_bounds(void **state)
+{
+    (void)state;
+    int64_t number = 7;
+    double decimal = 7.0;
+    static const char *const wrong[] = {
+        "", "x", "1x", "1.5", "0", "9", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(cli_integer("verb", "--n", wrong[i], 1, 8, &number), 2);
+    assert_int_equal(number, 7);
+    assert_int_equal(cli_integer("verb", "n", "8", 1, 8, &number), 0);
+    assert_int_equal(number, 8);
+    static const char *const wrong_decimals[] = {"", "x", "1x", "nan", "inf", "-0.1"};
+    for (size_t i = 0; i < sizeof wrong_decimals / sizeof *wrong_decimals; i++)
+        assert_int_equal(cli_decimal("verb", "d", wrong_decimals[i], 0.0, 1.0, &decimal),
+                         2);
+    assert_int_equal(cli_decimal("verb", "d", "0.25", 0.0, 1.0, &decimal), 0);
+    assert_true(decimal == 0.25);
+}
+
+/* ---- Models ---------------------------------------------------------------------- */
+
+static void a_model_that_is_not_there_names_the_places(void **state)
+{
+    (void)state;
+    attn_error error;
+    char found[256];
+    setenv("ATTN_MODELS", folder, 1);
+    assert_int_equal(cli_find_model("nothing", found, sizeof found, &error), ATTN_EIO);
+    assert_non_null(strstr(error.message, "no model 'nothing'"));
+    assert_non_null(strstr(error.message, in_folder("nothing")));
+    assert_int_equal(attn_file_write(in_folder("config.json"), "{}", 2, &error), ATTN_OK);
+    assert_int_equal(cli_find_model(folder, found, sizeof found, &error), ATTN_OK);
+    assert_string_equal(found, folder);
+    assert_int_equal(cli_find_model("../", found, 4, &error), ATTN_EIO);
+    assert_int_equal(cli_find_model(folder, found, 4, &error), ATTN_EIO); /* no room */
+    unsetenv("ATTN_MODELS");
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return 1;
+    attn_command = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(help_and_version_go_to_standard_output),
+        cmocka_unit_test(an_unknown_verb_is_answered_with_the_list),
+        cmocka_unit_test(the_help_of_every_verb_fits_a_screen_and_has_an_example),
+        cmocka_unit_test(a_full_standard_output_is_a_failure),
+        cmocka_unit_test(options_come_in_every_spelling_and_anywhere),
+        cmocka_unit_test(wrong_options_are_misuse),
+        cmocka_unit_test(numbers_are_whole_and_within_bounds),
+        cmocka_unit_test(a_model_that_is_not_there_names_the_places),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
