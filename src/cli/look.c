@@ -1,5 +1,6 @@
 /* attn look: where a translator looked while it read and wrote a text. */
 #include "cli/cli.h"
+#include "cli/lines.h"
 #include "cli/look_choose.h"
 #include "file/file.h"
 #include "inspect/build.h"
@@ -56,23 +57,6 @@ static bool is_file(const char *path)
     return strlen(path) < 4096 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* Line ends and runs of white space are one space, as in what the models were trained on;
- * none at the ends. */
-static size_t tidy(char *text, size_t length)
-{
-    size_t kept = 0;
-    for (size_t i = 0; i < length; i++) {
-        const bool space = strchr(" \t\r\n\v\f", text[i]) != NULL && text[i] != '\0';
-        if (!space)
-            text[kept++] = text[i];
-        else if (kept > 0 && text[kept - 1] != ' ')
-            text[kept++] = ' ';
-    }
-    kept -= kept > 0 && text[kept - 1] == ' ';
-    text[kept] = '\0';
-    return kept;
-}
-
 static attn_status read_text(const char *given, char **text, size_t *length,
                              attn_error *error)
 {
@@ -87,7 +71,7 @@ static attn_status read_text(const char *given, char **text, size_t *length,
             return attn_error_set(error, ATTN_ENOMEM, "memory was refused for the text");
         *length = strlen(*text);
     }
-    *length = tidy(*text, *length);
+    *length = cli_tidy(*text, *length);
     if (*length > 0)
         return ATTN_OK;
     free(*text);
@@ -174,7 +158,7 @@ static attn_status make_record(const arguments *a, attn_record **record,
             status =
                 attn_error_set(error, ATTN_ENOMEM, "memory was refused for the text");
         else
-            tidy(translation, strlen(translation));
+            cli_tidy(translation, strlen(translation));
         request.translation = translation;
     }
     if (status == ATTN_OK)
