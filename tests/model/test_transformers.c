@@ -137,7 +137,7 @@ static void prepare(const attn_translator_config *config, attn_dtype dtype, char
                     size_t folder_bytes)
 {
     attn_error error;
-    attn_translator *loaded;
+    attn_translator *loaded = NULL;
     folder_make(folder, folder_bytes);
     attn_translator *const saved = small_translator_like(config, 7);
     /* Small weights make every next token alike, and no search shows anything. */

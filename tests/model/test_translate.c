@@ -365,7 +365,7 @@ static void bad_sources_and_options_are_named(void **state)
     options.beams = 257;
     expect_error(fixture, options, "257 beams");
     options = usual;
-    options.length_power = NAN;
+    options.length_power = (double)NAN;
     expect_error(fixture, options, "length_power is nan");
     options = usual;
     options.max_length = SMALL_POSITIONS + 1;
