@@ -130,7 +130,7 @@ static attn_status problem_create(struct problem *p, const struct bench *bench, 
                                       .distance = row + 3 * rows,
                                       .first_key_mass = row + 4 * rows};
     for (int variant = 0; variant < VARIANTS; variant++)
-        p->best[variant] = INFINITY;
+        p->best[variant] = (double)INFINITY;
     return ATTN_OK;
 }
 

@@ -225,7 +225,7 @@ int cli_walk(int argc, char **argv)
         return code;
     if (count > 1)
         return cli_misused("walk", "got %d files, expected one at most", count);
-    double scale = NAN;
+    double scale = (double)NAN;
     if (scale_text &&
         (code = cli_decimal("walk", "scale", scale_text, -1e6, 1e6, &scale)) != CLI_DONE)
         return code;
