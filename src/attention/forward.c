@@ -7,6 +7,7 @@
 #include "attention/forward.h"
 #include "kernel/dropout.h"
 #include <math.h>
+#include <string.h>
 
 /* Scratch of one worker; what the panels point to, scores and `added` follow it in
  * memory. */
@@ -28,20 +29,25 @@ static void fill(float *x, size_t count, float value)
         x[i] = value;
 }
 
+static void clear(float *x, size_t count)
+{
+    memset(x, 0, count * sizeof *x);
+}
+
 static void begin_statistics(struct attn_panel *panel, const struct attn_sweep *sweep,
                              size_t width)
 {
     if (sweep->entropy)
-        fill(panel->entropy_sum, width, 0.0f);
+        clear(panel->entropy_sum, width);
     if (sweep->distance) {
-        fill(panel->distance_sum, width, 0.0f);
-        fill(panel->signed_sum, width, 0.0f);
+        clear(panel->distance_sum, width);
+        clear(panel->signed_sum, width);
     }
     if (sweep->largest)
         fill(panel->largest_score, width, -INFINITY);
     for (size_t i = 0; sweep->largest && i < width; i++)
         panel->largest_key[i] = -1;
-    fill(panel->class_sum, sweep->classes * width, 0.0f);
+    clear(panel->class_sum, sweep->classes * width);
     if (sweep->top > 0) {
         fill(panel->top_least, width, -INFINITY);
         fill(panel->top_score, width * sweep->top, -INFINITY);
@@ -68,9 +74,9 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
     struct attn_panel *const panel = &group->panels[group->count];
     attn_panel_load(panel, &group->walk, first_query, queries);
     const size_t width = panel->vectors * forward->kernels->lanes;
-    fill(panel->output, panel->Dv * width, 0.0f);
+    clear(panel->output, panel->Dv * width);
     fill(panel->reference, width, -INFINITY);
-    fill(panel->sum, width, 0.0f);
+    clear(panel->sum, width);
     if (forward->sweep.dropout)
         begin_dropout(panel, &group->walk);
     if (forward->statistics) {
