@@ -159,7 +159,7 @@ static void policy_names_the_digest_of_the_script(void **unused)
     (void)unused;
     draw_sample sample = sample_create(&ordinary);
     char *const html = draw(attn_draw_html, &sample, NULL, NULL);
-    check_with_python("the policy's digest is the script's",
+    check_with_python("policy_names_the_digest_of_the_script",
                       "import sys, re, hashlib, base64; t = sys.stdin.read(); "
                       "s = t[t.rindex(\"<script>\") + 8:t.rindex(\"</script>\")]; "
                       "d = base64.b64encode(hashlib.sha256(s.encode()).digest()); "
