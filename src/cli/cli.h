@@ -1,5 +1,5 @@
-/* What the verbs of the attn command share: one file a verb, each a function that gets its
- * own arguments and returns the exit code. */
+/* What the verbs of the attn command share: one file a verb, each a function that gets
+ * its own arguments and returns the exit code. */
 #ifndef ATTN_CLI_CLI_H
 #define ATTN_CLI_CLI_H
 
@@ -15,8 +15,8 @@ int cli_eval(int argc, char **argv);
 int cli_walk(int argc, char **argv);
 int cli_bench(int argc, char **argv);
 
-/* A table of the options a verb knows, ended by a NULL name.  Long ones only, with "--x=v"
- * and "--x v"; `letter` adds "-x v".  flag options take no value. */
+/* A table of the options a verb knows, ended by a NULL name.  Long ones only, with
+ * "--x=v" and "--x v"; `letter` adds "-x v".  flag options take no value. */
 typedef struct cli_option {
     const char *name;   /* without dashes */
     char letter;        /* or 0 */
@@ -25,17 +25,17 @@ typedef struct cli_option {
 } cli_option;
 
 /* Fills options, moves positional arguments to argv[1]… and sets *count to how many there
- * are ("--" ends options; a lone "-" is positional).  --help prints help to stdout.  Returns
- * CLI_DONE; or, having said why on stderr, CLI_MISUSED; *stop is set where the verb is to
- * return at once (also after --help). */
-int cli_parse(int argc, char **argv, const cli_option *options, const char *help, int *count,
-              bool *stop);
+ * are ("--" ends options; a lone "-" is positional).  --help prints help to stdout.
+ * Returns CLI_DONE; or, having said why on stderr, CLI_MISUSED; *stop is set where the
+ * verb is to return at once (also after --help). */
+int cli_parse(int argc, char **argv, const cli_option *options, const char *help,
+              int *count, bool *stop);
 
 /* "attn VERB: message" on stderr; the exit code that suits the status: 2 for ATTN_EINVAL,
  * 1 for the rest. */
 int cli_fail(const char *verb, const attn_error *error);
-__attribute__((format(printf, 2, 3))) int cli_misused(const char *verb, const char *format,
-                                                      ...);
+__attribute__((format(printf, 2, 3))) int cli_misused(const char *verb,
+                                                      const char *format, ...);
 
 /* Whole number or decimal within bounds, or a message and CLI_MISUSED. */
 int cli_integer(const char *verb, const char *option, const char *text, int64_t low,
@@ -53,9 +53,9 @@ ATTN_CHECKED attn_status cli_context_create(cli_context *context, size_t threads
                                             attn_error *error);
 void cli_context_destroy(cli_context *context);
 
-/* The folder of a model by name: as given where it has a config.json, else models/NAME under
- * ATTN_MODELS, the folder of the sources, and the installed data folder, in this order.
- * ATTN_EIO names all places that were looked at. */
+/* The folder of a model by name: as given where it has a config.json, else models/NAME
+ * under ATTN_MODELS, the folder of the sources, and the installed data folder, in this
+ * order. ATTN_EIO names all places that were looked at. */
 ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder, size_t size,
                                         attn_error *error);
 

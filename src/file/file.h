@@ -11,16 +11,17 @@ ATTN_CHECKED attn_status attn_file_read(const char *path, size_t limit, char **d
 
 /** Writes beside path, flushes to the disk, renames: path has the old content or the new.
  * "-" is standard output. */
-ATTN_CHECKED attn_status attn_file_write(const char *path, const void *data, size_t length,
-                                         attn_error *error);
+ATTN_CHECKED attn_status attn_file_write(const char *path, const void *data,
+                                         size_t length, attn_error *error);
 
 /** The same for content that comes in pieces: write calls put until it returns. */
 typedef struct attn_file_writer attn_file_writer;
-ATTN_CHECKED attn_status attn_file_writer_open(attn_file_writer **writer, const char *path,
-                                               attn_error *error);
+ATTN_CHECKED attn_status attn_file_writer_open(attn_file_writer **writer,
+                                               const char *path, attn_error *error);
 ATTN_CHECKED attn_status attn_file_writer_put(attn_file_writer *writer, const void *data,
                                               size_t length, attn_error *error);
-/** Flushes and renames; frees the writer, also on failure, which leaves path as it was. */
+/** Flushes and renames; frees the writer, also on failure, which leaves path as it was.
+ */
 ATTN_CHECKED attn_status attn_file_writer_close(attn_file_writer *writer,
                                                 attn_error *error);
 /** Throws away what was written; NULL is fine. */

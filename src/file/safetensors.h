@@ -6,8 +6,19 @@
 #include "base/error.h"
 
 typedef enum attn_dtype {
-    ATTN_F32, ATTN_F16, ATTN_BF16, ATTN_F64,
-    ATTN_I64, ATTN_I32, ATTN_I16, ATTN_I8, ATTN_U8, ATTN_U16, ATTN_U32, ATTN_U64, ATTN_BOOL
+    ATTN_F32,
+    ATTN_F16,
+    ATTN_BF16,
+    ATTN_F64,
+    ATTN_I64,
+    ATTN_I32,
+    ATTN_I16,
+    ATTN_I8,
+    ATTN_U8,
+    ATTN_U16,
+    ATTN_U32,
+    ATTN_U64,
+    ATTN_BOOL
 } attn_dtype;
 
 enum { ATTN_SAFETENSORS_RANK = 8 };
@@ -17,8 +28,8 @@ typedef struct attn_safetensor {
     attn_dtype dtype;
     int rank;
     int64_t extent[ATTN_SAFETENSORS_RANK];
-    size_t count;      /* elements */
-    const void *data;  /* little-endian, alignment of a byte only */
+    size_t count;     /* elements */
+    const void *data; /* little-endian, alignment of a byte only */
     size_t bytes;
 } attn_safetensor;
 
@@ -38,13 +49,14 @@ const attn_safetensor *attn_safetensors_find(const attn_safetensors *file,
 /** The text kept under key in __metadata__, or NULL. */
 const char *attn_safetensors_metadata(const attn_safetensors *file, const char *key);
 /** As fp32, whatever the storage (F32, F16, BF16, F64); ATTN_EFORMAT for other types. */
-ATTN_CHECKED attn_status attn_safetensor_to_float(const attn_safetensor *tensor, float *out,
-                                                  attn_error *error);
+ATTN_CHECKED attn_status attn_safetensor_to_float(const attn_safetensor *tensor,
+                                                  float *out, attn_error *error);
 
 /** Tensors to write; floats given as ATTN_F32 data are stored as `dtype`s say. */
 typedef struct attn_safetensors_entry {
     const char *name;
-    attn_dtype dtype; /* as stored: BF16 and F16 are rounded to nearest even from floats */
+    attn_dtype
+        dtype; /* as stored: BF16 and F16 are rounded to nearest even from floats */
     int rank;
     int64_t extent[ATTN_SAFETENSORS_RANK];
     const void *data; /* floats for F32, F16 and BF16; else elements of dtype */

@@ -6,12 +6,14 @@
 
 typedef struct attn_corpus {
     size_t lines;
-    size_t *first_field;   /* [lines + 1]: line n has fields first_field[n] to [n + 1] − 1 */
-    const char **fields;   /* NUL-ended */
-    char *text;            /* what they point into */
+    size_t
+        *first_field; /* [lines + 1]: line n has fields first_field[n] to [n + 1] − 1 */
+    const char **fields; /* NUL-ended */
+    char *text;          /* what they point into */
 } attn_corpus;
 
-/** Each line has at least `columns` fields and is UTF-8, or ATTN_EFORMAT names the line. */
+/** Each line has at least `columns` fields and is UTF-8, or ATTN_EFORMAT names the line.
+ */
 ATTN_CHECKED attn_status attn_corpus_load(attn_corpus *corpus, const char *path,
                                           size_t columns, attn_error *error);
 void attn_corpus_free(attn_corpus *corpus);

@@ -37,8 +37,11 @@ static inline run_result run_bytes(const char *arguments, const char *input,
     char command[2048];
     if (attn_file_write(in_folder("in"), input, length_bytes, &error) != ATTN_OK)
         fail_msg("%s", error.message);
+    char *const path = realpath(attn_command, NULL); /* the folder changes */
+    assert_non_null(path);
     snprintf(command, sizeof command, "cd '%s' && '%s' %s < in > out 2> err", folder,
-             attn_command, arguments);
+             path, arguments);
+    free(path);
     const int how = system(command);
     assert_true(WIFEXITED(how));
     return (run_result){WEXITSTATUS(how), run_file("out"), run_file("err")};
