@@ -1,6 +1,7 @@
 /* The terminal picture, answer first: translation, verdict, alignment, heads, heads worth
  * a look, what to ask next. */
 #include "draw/terminal_canvas.h"
+#include "text/words.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,40 +133,50 @@ static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
 }
 
 /* As a shell takes it: in quotes where need be, as a number where quotes do not help. */
-static void put_argument(canvas *c, const attn_record_word *word, int64_t row)
+static void put_argument(canvas *c, attn_buffer *out, const attn_record_word *word,
+                         int64_t row)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    bool simple = word->occurrence == 0, quotable = strlen(word->text) <= 24;
-    simple = simple && strspn(word->text, plain) == strlen(word->text);
-    for (const char *at = word->text; *at != '\0'; at++)
-        quotable = quotable && (unsigned char)*at >= 0x20 && *at != 0x7f && *at != '\'' &&
-                   ((unsigned char)*at < 0x80 || !c->options->ascii);
-    if (!quotable)
-        canvas_print(c, STYLE_PLAIN, "%lld", (long long)row + 1);
+    const bool simple =
+        word->occurrence == 0 && strspn(word->text, plain) == strlen(word->text);
+    attn_buffer spelled = {0};
+    attn_put_text(&spelled, word->text, c->spelling);
+    const bool typed = strcmp(attn_buffer_text(&spelled), word->text) == 0 &&
+                       strchr(word->text, '\'') == NULL &&
+                       attn_text_columns(word->text) <= (c->options->width < 80 ? 8 : 16);
+    if (!typed)
+        attn_buffer_print(out, "%lld", (long long)row + 1);
     else if (word->occurrence > 0)
-        canvas_print(c, STYLE_PLAIN, "'%s#%lld'", word->text,
-                     (long long)word->occurrence);
+        attn_buffer_print(out, "'%s#%lld'", word->text, (long long)word->occurrence);
     else
-        canvas_print(c, STYLE_PLAIN, simple ? "%s" : "'%s'", word->text);
+        attn_buffer_print(out, simple ? "%s" : "'%s'", word->text);
+    out->failed = out->failed || spelled.failed;
+    attn_buffer_free(&spelled);
 }
 
 static void draw_next(canvas *c)
 {
-    int64_t row = 0;
+    static const char about[] = "  one word, every head",
+                      file[] = "attn look -o look.html";
+    int64_t row = 0, column = 6;
     const attn_record_word *word = word_to_ask(c, &row);
     canvas_put(c, STYLE_DIM, "next: ");
     if (word != NULL) {
-        attn_buffer_put(&c->out, "attn look --at ");
-        put_argument(c, word, row);
-        canvas_put(c, STYLE_DIM, "  one word, every head");
-        if (c->options->width < 80) {
-            attn_buffer_put(&c->out, "\n");
-            canvas_spaces(c, 6);
-        } else {
-            canvas_spaces(c, 4);
-        }
+        attn_buffer command = {0};
+        attn_buffer_put(&command, "attn look --at ");
+        put_argument(c, &command, word, row);
+        column += (int64_t)attn_text_columns(attn_buffer_text(&command));
+        attn_buffer_put(&c->out, attn_buffer_text(&command));
+        c->out.failed = c->out.failed || command.failed;
+        attn_buffer_free(&command);
+        const int64_t columns = (int64_t)strlen(about);
+        const bool fits = column + columns <= c->options->width;
+        canvas_put(c, STYLE_DIM, fits ? about : "");
+        column += (fits ? columns : 0) + 4;
+        const bool beside = column + (int64_t)strlen(file) <= c->options->width;
+        canvas_put(c, STYLE_PLAIN, beside ? "    " : "\n      ");
     }
-    attn_buffer_put(&c->out, "attn look -o look.html\n");
+    attn_buffer_print(&c->out, "%s\n", file);
 }
 
 static void draw_overview(canvas *c)

@@ -43,15 +43,6 @@ void canvas_spaces(canvas *c, int64_t count)
     attn_buffer_put_repeat(&c->out, " ", count);
 }
 
-void canvas_title(canvas *c, const char *title, const char *about)
-{
-    const size_t columns = attn_text_columns(title) + 2 + attn_text_columns(about);
-    canvas_put(c, STYLE_BOLD, title);
-    attn_buffer_put(&c->out, (int64_t)columns > c->options->width ? "\n" : "");
-    canvas_print(c, STYLE_DIM, "  %s", about);
-    attn_buffer_put(&c->out, "\n");
-}
-
 void canvas_flow(canvas *c, canvas_style style, int64_t indent, const char *text)
 {
     attn_buffer line = {0};
@@ -146,6 +137,19 @@ void canvas_wrap(canvas *c, canvas_style style, attn_spelling spelling, const ch
         attn_buffer_free(&spelled);
         text += length + strspn(text + length, " ");
     }
+}
+
+void canvas_title(canvas *c, const char *title, const char *about)
+{
+    const size_t columns = attn_text_columns(title) + 2 + attn_text_columns(about);
+    canvas_put(c, STYLE_BOLD, title);
+    if ((int64_t)columns <= c->options->width) {
+        canvas_print(c, STYLE_DIM, "  %s", about);
+        attn_buffer_put(&c->out, "\n");
+        return;
+    }
+    attn_buffer_put(&c->out, "\n  ");
+    canvas_wrap(c, STYLE_DIM, ATTN_SPELL_PLAIN, about, 2, 4);
 }
 
 bool canvas_faint(const canvas *c, double weight)

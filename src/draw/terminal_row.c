@@ -90,8 +90,10 @@ void canvas_draw_row_of_heads(canvas *c, int64_t p, int64_t layer, int64_t row)
              attn_part_name(part->part), (long long)row + 1,
              (long long)part->rows->length);
     row_title(c, part, row, about);
+    /* Blocks leave room for all of the words on the right; a narrow page for one. */
     const int64_t most = (c->options->width - LEFT - 2 - LEAST_RIGHT) / CELL;
-    const int64_t block = keys <= most ? most : (c->options->width - LEFT - RIGHT) / CELL;
+    const int64_t roomy = (c->options->width - LEFT - RIGHT) / CELL;
+    const int64_t block = keys <= most || roomy < most / 2 ? most : roomy;
     const int64_t first_head = layer < 0 ? 0 : layer * part->heads;
     const int64_t end_head =
         layer < 0 ? part->layers * part->heads : (layer + 1) * part->heads;
