@@ -89,7 +89,8 @@ attn_tensor *attn_add_positions(const attn_pass *pass, attn_tensor *x,
  * an odd width ends in a 0.  Row `zero_row` (the padding's) is zeros; −1 for none. */
 void attn_sinusoidal_positions_fairseq(float *table, int64_t rows, int64_t width,
                                        int64_t zero_row);
-/** The paper's own: sines and cosines interleaved, frequencies 10000^(−2i/width). */
-void attn_sinusoidal_positions(float *table, int64_t rows, int64_t width);
+/** The paper's own: frequencies 10000^(−2i/width), sines and cosines interleaved; or in
+ * halves, the sines first, as Hugging Face's Marian lays them out. */
+void attn_sinusoidal_positions(float *table, int64_t rows, int64_t width, bool halves);
 
 #endif

@@ -75,13 +75,15 @@ void attn_sinusoidal_positions_fairseq(float *table, int64_t rows, int64_t width
     }
 }
 
-void attn_sinusoidal_positions(float *table, int64_t rows, int64_t width)
+void attn_sinusoidal_positions(float *table, int64_t rows, int64_t width, bool halves)
 {
     for (int64_t position = 0; position < rows; position++) {
         for (int64_t i = 0; i < width; i++) {
             const double power = (double)(i / 2 * 2) / (double)width;
             const double angle = (double)position * pow(10000.0, -power);
-            table[position * width + i] = (float)(i % 2 == 0 ? sin(angle) : cos(angle));
+            const int64_t column = halves ? i / 2 + i % 2 * ((width + 1) / 2) : i;
+            table[position * width + column] =
+                (float)(i % 2 == 0 ? sin(angle) : cos(angle));
         }
     }
 }

@@ -181,12 +181,27 @@ static void sinusoids_interleave_and_an_odd_width_stays_in_its_row(void **state)
     static const float zeroth[] = {0.0f, 1.0f, 0.0f, 1.0f, 0.0f};
     float table[11];
     table[10] = -7.0f;
-    attn_sinusoidal_positions(table, 2, 5);
+    attn_sinusoidal_positions(table, 2, 5, false);
     for (size_t i = 0; i < 5; i++) {
         assert_true(table[i] == zeroth[i]);
         assert_true(fabsf(table[5 + i] - first[i]) < 1e-7f);
     }
     assert_true(table[10] == -7.0f);
+}
+
+static void the_same_sinusoids_come_in_halves(void **state)
+{
+    (void)state;
+    for (int64_t width = 4; width <= 7; width++) {
+        float pairs[3 * 7], halves[3 * 7];
+        attn_sinusoidal_positions(pairs, 3, width, false);
+        attn_sinusoidal_positions(halves, 3, width, true);
+        for (int64_t position = 0; position < 3; position++)
+            for (int64_t i = 0; i < width; i++)
+                assert_true(
+                    pairs[position * width + i] ==
+                    halves[position * width + i / 2 + (i % 2 ? (width + 1) / 2 : 0)]);
+    }
 }
 
 static void fairseq_sinusoids_are_halves_and_an_odd_width_ends_in_zero(void **state)
@@ -267,6 +282,7 @@ int main(void)
         cmocka_unit_test(the_same_seed_gives_the_same_first_values),
         cmocka_unit_test(feed_forward_is_two_linears_around_the_activation),
         cmocka_unit_test(sinusoids_interleave_and_an_odd_width_stays_in_its_row),
+        cmocka_unit_test(the_same_sinusoids_come_in_halves),
         cmocka_unit_test(fairseq_sinusoids_are_halves_and_an_odd_width_ends_in_zero),
         cmocka_unit_test(positions_count_within_each_sequence),
         cmocka_unit_test(a_position_beyond_the_table_is_named),
