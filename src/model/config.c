@@ -1,7 +1,7 @@
-/* A translator's config.json, as Hugging Face's M2M100Config reads and writes it, and the
- * small files beside it: generation_config.json, tokenizer_config.json.  Reading takes a
- * model that the library computes exactly as `transformers` does, and refuses every other
- * by the name of what differs. */
+/* A translator's config.json, as Hugging Face's M2M100Config and MarianConfig read and
+ * write it, and the small files beside it: generation_config.json, tokenizer_config.json.
+ * Reading takes a model that the library computes exactly as `transformers` does, and
+ * refuses every other by the name of what differs. */
 #include "base/context.h"
 #include "file/file.h"
 #include "file/safetensors.h"
@@ -15,6 +15,22 @@
 #include <sys/stat.h>
 
 enum { MOST_CONFIG_BYTES = 1 << 20, MOST_PATH_BYTES = 4096 };
+
+/* The two classes, and what each takes for granted where config.json is silent. */
+struct layout {
+    const char *model_type, *architecture;
+    bool normalise_first;
+    bool scale_embedding;
+    bool specials; /* our ids of </s>, <pad> and the decoder's start are its own */
+    const char *activation;
+    double attention_dropout;
+};
+
+static const struct layout LAYOUTS[] = {
+    {"m2m_100", "M2M100ForConditionalGeneration", true, true, true, "relu", 0.1},
+    {"marian", "MarianMTModel", false, false, false, "gelu", 0.0},
+};
+enum { LAYOUT_COUNT = sizeof LAYOUTS / sizeof LAYOUTS[0] };
 
 /* ---- Reading --------------------------------------------------------------------- */
 
@@ -89,12 +105,13 @@ static const struct {
 };
 enum { ACTIVATION_COUNT = sizeof ACTIVATIONS / sizeof ACTIVATIONS[0] };
 
-static attn_status read_activation(const struct reader *reader, attn_activation *out)
+static attn_status read_activation(const struct reader *reader, const char *fallback,
+                                   attn_activation *out)
 {
     const json_t *const value = json_object_get(reader->root, "activation_function");
     if (value && !json_is_string(value))
         return wrong_type(reader, "activation_function", value, "a text");
-    const char *const name = value ? json_string_value(value) : "relu";
+    const char *const name = value ? json_string_value(value) : fallback;
     for (size_t i = 0; i < ACTIVATION_COUNT; i++)
         if (strcmp(name, ACTIVATIONS[i].name) == 0) {
             *out = ACTIVATIONS[i].activation;
@@ -107,25 +124,49 @@ static attn_status read_activation(const struct reader *reader, attn_activation 
         reader->path, name);
 }
 
-static attn_status check_class(const struct reader *reader)
+static attn_status read_layout(const struct reader *reader, const struct layout **out)
 {
     const json_t *const type = json_object_get(reader->root, "model_type");
     if (!json_is_string(type))
-        return wrong_type(reader, "model_type", type, "\"m2m_100\"");
-    if (strcmp(json_string_value(type), "m2m_100") != 0)
+        return wrong_type(reader, "model_type", type, "\"m2m_100\" or \"marian\"");
+    for (size_t i = 0; i < LAYOUT_COUNT; i++)
+        if (strcmp(json_string_value(type), LAYOUTS[i].model_type) == 0) {
+            *out = &LAYOUTS[i];
+            return ATTN_OK;
+        }
+    return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
+                          "%s: model_type is \"%.40s\", expected \"m2m_100\" or "
+                          "\"marian\"",
+                          reader->path, json_string_value(type));
+}
+
+static attn_status expect_true(const struct reader *reader, const char *key,
+                               bool fallback)
+{
+    bool flag = fallback;
+    ATTN_TRY(read_flag(reader, key, fallback, &flag));
+    return flag ? ATTN_OK
+                : attn_error_set(reader->error, ATTN_EUNSUPPORTED,
+                                 "%s: %s is false, expected true", reader->path, key);
+}
+
+/* Marian may have an embedding for each side; here it is one. */
+static attn_status check_embeddings(const struct reader *reader, int64_t vocabulary)
+{
+    static const char key[] = "decoder_vocab_size";
+    int64_t other = vocabulary;
+    ATTN_TRY(expect_true(reader, "share_encoder_decoder_embeddings", true));
+    if (json_object_get(reader->root, key))
+        ATTN_TRY(read_integer(reader, key, -1, &other));
+    if (other != vocabulary)
         return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
-                              "%s: model_type is \"%.40s\", expected \"m2m_100\"",
-                              reader->path, json_string_value(type));
-    bool scaled = true;
-    ATTN_TRY(read_flag(reader, "scale_embedding", true, &scaled));
-    if (!scaled)
-        return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
-                              "%s: scale_embedding is false, expected true",
-                              reader->path);
+                              "%s: %s is %lld and vocab_size is %lld, expected the same",
+                              reader->path, key, (long long)other, (long long)vocabulary);
     return ATTN_OK;
 }
 
-static attn_status check_specials(const struct reader *reader)
+static attn_status check_specials(const struct reader *reader,
+                                  const struct layout *layout)
 {
     static const struct {
         const char *key;
@@ -136,7 +177,10 @@ static attn_status check_specials(const struct reader *reader)
                     {"decoder_start_token_id", ATTN_TOKEN_EOS}};
     for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
         int64_t id;
-        ATTN_TRY(read_integer(reader, specials[i].key, specials[i].expected, &id));
+        const bool may_be_missing =
+            layout->specials || specials[i].expected == ATTN_TOKEN_BOS;
+        ATTN_TRY(read_integer(reader, specials[i].key,
+                              may_be_missing ? specials[i].expected : -1, &id));
         if (id != specials[i].expected)
             return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
                                   "%s: %s is %lld, expected %lld", reader->path,
@@ -168,9 +212,14 @@ static attn_status read_config(const struct reader *reader,
         return attn_error_set(reader->error, ATTN_EFORMAT,
                               "%s: the whole is %s, expected an object", reader->path,
                               type_name(reader->root));
-    ATTN_TRY(check_class(reader));
-    ATTN_TRY(check_specials(reader));
+    const struct layout *layout = LAYOUTS;
+    ATTN_TRY(read_layout(reader, &layout));
+    config->normalise_first = layout->normalise_first;
+    ATTN_TRY(expect_true(reader, "scale_embedding", layout->scale_embedding));
+    ATTN_TRY(check_specials(reader, layout));
     ATTN_TRY(read_integer(reader, "vocab_size", -1, &config->vocabulary));
+    if (!config->normalise_first)
+        ATTN_TRY(check_embeddings(reader, config->vocabulary));
     ATTN_TRY(read_integer(reader, "d_model", -1, &config->width));
     ATTN_TRY(read_integer(reader, "encoder_layers", -1, &config->encoder_layers));
     ATTN_TRY(read_integer(reader, "decoder_layers", -1, &config->decoder_layers));
@@ -178,10 +227,10 @@ static attn_status read_config(const struct reader *reader,
     ATTN_TRY(read_common(reader, "encoder_attention_heads", "decoder_attention_heads",
                          &config->heads));
     ATTN_TRY(read_common(reader, "encoder_ffn_dim", "decoder_ffn_dim", &config->inner));
-    ATTN_TRY(read_activation(reader, &config->activation));
+    ATTN_TRY(read_activation(reader, layout->activation, &config->activation));
     ATTN_TRY(read_probability(reader, "dropout", 0.1, &config->dropout));
-    ATTN_TRY(
-        read_probability(reader, "attention_dropout", 0.1, &config->attention_dropout));
+    ATTN_TRY(read_probability(reader, "attention_dropout", layout->attention_dropout,
+                              &config->attention_dropout));
     ATTN_TRY(
         read_probability(reader, "activation_dropout", 0.0, &config->activation_dropout));
     bool tied = true;
@@ -231,14 +280,15 @@ static const char *activation_name(attn_activation activation)
     return ACTIVATIONS[i].name;
 }
 
-static json_t *model_config(const attn_translator_config *config, int dtype)
+static json_t *common_config(const attn_translator_config *config,
+                             const struct layout *layout, int dtype)
 {
     return json_pack(
         "{s:[s], s:s, s:s, s:b, s:b, s:b, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, "
         "s:I,"
         " s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
-        "architectures", "M2M100ForConditionalGeneration", "model_type", "m2m_100",
-        "dtype", dtype == ATTN_BF16 ? "bfloat16" : "float32", "is_encoder_decoder", 1,
+        "architectures", layout->architecture, "model_type", layout->model_type, "dtype",
+        dtype == ATTN_BF16 ? "bfloat16" : "float32", "is_encoder_decoder", 1,
         "scale_embedding", 1, "tie_word_embeddings", !config->untied, "use_cache", 1,
         "vocab_size", (json_int_t)config->vocabulary, "d_model",
         (json_int_t)config->width, "encoder_layers", (json_int_t)config->encoder_layers,
@@ -253,6 +303,25 @@ static json_t *model_config(const attn_translator_config *config, int dtype)
         "decoder_layerdrop", 0.0, "init_std", 0.02, "bos_token_id", ATTN_TOKEN_BOS,
         "pad_token_id", ATTN_TOKEN_PAD, "eos_token_id", ATTN_TOKEN_EOS,
         "decoder_start_token_id", ATTN_TOKEN_EOS);
+}
+
+static json_t *model_config(const attn_translator_config *config, int dtype)
+{
+    const struct layout *const layout = &LAYOUTS[config->normalise_first ? 0 : 1];
+    json_t *const document = common_config(config, layout, dtype);
+    if (config->normalise_first)
+        return document;
+    /* Left out, it is 0, Marian's own </s>, with which `generate` would end what reaches
+     * the length. */
+    if (json_object_set_new(document, "forced_eos_token_id", json_null()) != 0 ||
+        json_object_set_new(document, "decoder_vocab_size",
+                            json_integer((json_int_t)config->vocabulary)) != 0 ||
+        json_object_set_new(document, "share_encoder_decoder_embeddings", json_true()) !=
+            0) {
+        json_decref(document);
+        return NULL;
+    }
+    return document;
 }
 
 /* The search of attn_translate, in the words of `generate`. */

@@ -218,9 +218,10 @@ static attn_tensor *step_layer(attn_decoding *decoding, int64_t index,
     struct self_cache *const self = &decoding->self[index];
     struct cross_cache *const cross = &decoding->cross[index];
 
-    attn_tensor *const normed = attn_norm_layer_forward(&layer->self_norm, pass, x);
+    attn_tensor *const entered =
+        attn_translator_enter(translator, &layer->self_norm, pass, x);
     const attn_memory line =
-        attn_multihead_layer_memory(&layer->self, pass, normed, rows);
+        attn_multihead_layer_memory(&layer->self, pass, entered, rows);
     if (!line.key || !line.value)
         return NULL;
     append(decoding, parents, self->key, line.key->data, self->next_key);
@@ -230,7 +231,7 @@ static attn_tensor *step_layer(attn_decoding *decoding, int64_t index,
     const attn_memory own = memory_over(pass, self->key, self->value, width, keys);
     const attn_memory other =
         memory_over(pass, cross->key, cross->value, width, decoding->source);
-    return attn_decoder_layer_forward(translator, layer, pass, x, normed, rows, &own,
+    return attn_decoder_layer_forward(translator, layer, pass, x, entered, rows, &own,
                                       beams, &other);
 }
 
@@ -247,12 +248,12 @@ attn_status attn_decoding_step(attn_decoding *decoding, const int64_t *row_start
     ATTN_TRY(reserve_cache(decoding, error));
     const attn_pass pass = inference_pass(decoding);
     const attn_packing rows = {decoding->rows, decoding->row_starts};
-    attn_tensor *x = attn_translator_embed(translator, &pass, ids, rows, decoding->step);
+    attn_tensor *x = attn_translator_embed(translator, &pass, ATTN_PART_DECODER, ids,
+                                           rows, decoding->step);
     for (int64_t i = 0; x && i < translator->config.decoder_layers; i++)
         x = step_layer(decoding, i, &pass, x, beams, parents);
-    x = attn_norm_layer_forward(&translator->decoder_norm, &pass, x);
-    const attn_tensor *const projected = attn_linear(
-        pass.tape, x, attn_pass_parameter(&pass, translator->output), NULL, false);
+    x = attn_translator_enter(translator, &translator->decoder_norm, &pass, x);
+    const attn_tensor *const projected = attn_translator_project(translator, &pass, x);
     if (attn_tape_status(pass.tape) != ATTN_OK)
         return tape_error(pass.tape, error);
     *logits = projected->data;

@@ -1,33 +1,53 @@
-/* What a translator computes: the Transformer of Vaswani et al. 2017, normalising first
- * (each sub-layer is x + dropout(f(norm(x))), and both stacks end in a norm), over packed
- * sequences.  Step-by-step decoding with cached keys and values lives in decoding.c. */
+/* What a translator computes: the Transformer of Vaswani et al. 2017 over packed
+ * sequences.  Normalising last, as there, each sub-layer is norm(x + dropout(f(x)));
+ * normalising first, x + dropout(f(norm(x))), and both stacks end in a norm: the two
+ * differ in attn_translator_enter and leave alone.  Step-by-step decoding with cached
+ * keys and values lives in decoding.c. */
 #include "model/transformer.h"
 #include <math.h>
 
-static attn_tensor *positions_of(const attn_translator *translator, const attn_pass *pass)
+static attn_tensor *positions_of(const attn_translator *translator, const attn_pass *pass,
+                                 attn_part part)
 {
-    const int64_t extent[] = {translator->config.max_positions + ATTN_FIRST_POSITION,
+    if (translator->config.learned_positions)
+        return attn_pass_parameter(pass, part == ATTN_PART_ENCODER
+                                             ? translator->encoder_positions
+                                             : translator->decoder_positions);
+    const int64_t extent[] = {translator->first_position +
+                                  translator->config.max_positions,
                               translator->config.width};
     return attn_tape_leaf(pass->tape, translator->positions, NULL, 2, extent);
 }
 
 attn_tensor *attn_translator_embed(const attn_translator *translator,
-                                   const attn_pass *pass, const int32_t *ids,
-                                   attn_packing packing, int64_t first)
+                                   const attn_pass *pass, attn_part part,
+                                   const int32_t *ids, attn_packing packing,
+                                   int64_t first)
 {
     const float scale = sqrtf((float)translator->config.width);
     attn_tensor *x =
         attn_embedding(pass->tape, attn_pass_parameter(pass, translator->embedding), ids,
                        packing.starts[packing.sequences], scale);
-    x = attn_add_positions(pass, x, packing, positions_of(translator, pass),
-                           ATTN_FIRST_POSITION + first);
+    x = attn_add_positions(pass, x, packing, positions_of(translator, pass, part),
+                           translator->first_position + first);
     return attn_dropout(pass->tape, x, translator->config.dropout);
 }
 
-static attn_tensor *join(const attn_translator *translator, const attn_pass *pass,
-                         attn_tensor *x, attn_tensor *branch)
+attn_tensor *attn_translator_enter(const attn_translator *translator,
+                                   const attn_norm_layer *norm, const attn_pass *pass,
+                                   attn_tensor *x)
 {
-    return attn_add_dropout(pass->tape, x, branch, translator->config.dropout);
+    return translator->config.normalise_first ? attn_norm_layer_forward(norm, pass, x)
+                                              : x;
+}
+
+/* The sub-layer's branch joins x, which is normalised now if it was not before. */
+static attn_tensor *leave(const attn_translator *translator, const attn_norm_layer *norm,
+                          const attn_pass *pass, attn_tensor *x, attn_tensor *branch)
+{
+    x = attn_add_dropout(pass->tape, x, branch, translator->config.dropout);
+    return translator->config.normalise_first ? x
+                                              : attn_norm_layer_forward(norm, pass, x);
 }
 
 static attn_tensor *feed_forward(const attn_translator *translator, const attn_pass *pass,
@@ -35,9 +55,9 @@ static attn_tensor *feed_forward(const attn_translator *translator, const attn_p
                                  const attn_feed_forward_layer *layer, attn_tensor *x)
 {
     attn_tensor *const branch = attn_feed_forward_layer_forward(
-        layer, pass, attn_norm_layer_forward(norm, pass, x),
+        layer, pass, attn_translator_enter(translator, norm, pass, x),
         translator->config.activation_dropout);
-    return join(translator, pass, x, branch);
+    return leave(translator, norm, pass, x, branch);
 }
 
 static attn_tensor *encoder_layer_forward(const attn_translator *translator,
@@ -45,29 +65,30 @@ static attn_tensor *encoder_layer_forward(const attn_translator *translator,
                                           const attn_pass *pass, attn_tensor *x,
                                           attn_packing packing)
 {
-    attn_tensor *const normed = attn_norm_layer_forward(&layer->self_norm, pass, x);
+    attn_tensor *const entered =
+        attn_translator_enter(translator, &layer->self_norm, pass, x);
     const attn_memory memory =
-        attn_multihead_layer_memory(&layer->self, pass, normed, packing);
+        attn_multihead_layer_memory(&layer->self, pass, entered, packing);
     attn_tensor *const attended =
-        attn_multihead_layer_forward(&layer->self, pass, normed, packing, &memory, false,
+        attn_multihead_layer_forward(&layer->self, pass, entered, packing, &memory, false,
                                      translator->config.attention_dropout);
-    x = join(translator, pass, x, attended);
+    x = leave(translator, &layer->self_norm, pass, x, attended);
     return feed_forward(translator, pass, &layer->final_norm, &layer->feed_forward, x);
 }
 
 attn_tensor *attn_decoder_layer_forward(
     const attn_translator *translator, const attn_decoder_layer *layer,
-    const attn_pass *pass, attn_tensor *x, attn_tensor *normed, attn_packing packing,
+    const attn_pass *pass, attn_tensor *x, attn_tensor *entered, attn_packing packing,
     const attn_memory *self, attn_packing cross_packing, const attn_memory *cross)
 {
     const float dropout = translator->config.attention_dropout;
-    attn_tensor *attended = attn_multihead_layer_forward(&layer->self, pass, normed,
+    attn_tensor *attended = attn_multihead_layer_forward(&layer->self, pass, entered,
                                                          packing, self, true, dropout);
-    x = join(translator, pass, x, attended);
-    normed = attn_norm_layer_forward(&layer->cross_norm, pass, x);
-    attended = attn_multihead_layer_forward(&layer->cross, pass, normed, cross_packing,
+    x = leave(translator, &layer->self_norm, pass, x, attended);
+    entered = attn_translator_enter(translator, &layer->cross_norm, pass, x);
+    attended = attn_multihead_layer_forward(&layer->cross, pass, entered, cross_packing,
                                             cross, false, dropout);
-    x = join(translator, pass, x, attended);
+    x = leave(translator, &layer->cross_norm, pass, x, attended);
     return feed_forward(translator, pass, &layer->final_norm, &layer->feed_forward, x);
 }
 
@@ -75,10 +96,11 @@ attn_tensor *attn_translator_encode(const attn_translator *translator,
                                     const attn_pass *pass, const int32_t *source,
                                     attn_packing packing)
 {
-    attn_tensor *x = attn_translator_embed(translator, pass, source, packing, 0);
+    attn_tensor *x =
+        attn_translator_embed(translator, pass, ATTN_PART_ENCODER, source, packing, 0);
     for (int64_t i = 0; i < translator->config.encoder_layers; i++)
         x = encoder_layer_forward(translator, &translator->encoder[i], pass, x, packing);
-    return attn_norm_layer_forward(&translator->encoder_norm, pass, x);
+    return attn_translator_enter(translator, &translator->encoder_norm, pass, x);
 }
 
 attn_tensor *attn_translator_decode(const attn_translator *translator,
@@ -86,19 +108,41 @@ attn_tensor *attn_translator_decode(const attn_translator *translator,
                                     attn_packing source_packing, const int32_t *target_in,
                                     attn_packing target_packing)
 {
-    attn_tensor *x =
-        attn_translator_embed(translator, pass, target_in, target_packing, 0);
+    attn_tensor *x = attn_translator_embed(translator, pass, ATTN_PART_DECODER, target_in,
+                                           target_packing, 0);
     for (int64_t i = 0; i < translator->config.decoder_layers; i++) {
         const attn_decoder_layer *const layer = &translator->decoder[i];
-        attn_tensor *const normed = attn_norm_layer_forward(&layer->self_norm, pass, x);
+        attn_tensor *const entered =
+            attn_translator_enter(translator, &layer->self_norm, pass, x);
         const attn_memory self =
-            attn_multihead_layer_memory(&layer->self, pass, normed, target_packing);
+            attn_multihead_layer_memory(&layer->self, pass, entered, target_packing);
         const attn_memory cross =
             attn_multihead_layer_memory(&layer->cross, pass, encoded, source_packing);
-        x = attn_decoder_layer_forward(translator, layer, pass, x, normed, target_packing,
-                                       &self, target_packing, &cross);
+        x = attn_decoder_layer_forward(translator, layer, pass, x, entered,
+                                       target_packing, &self, target_packing, &cross);
     }
-    return attn_norm_layer_forward(&translator->decoder_norm, pass, x);
+    return attn_translator_enter(translator, &translator->decoder_norm, pass, x);
+}
+
+/* In the file it is [1][vocabulary]; NULL where normalising comes first. */
+static attn_tensor *output_bias_of(const attn_translator *translator,
+                                   const attn_pass *pass)
+{
+    if (translator->config.normalise_first)
+        return NULL;
+    const attn_parameter *const bias =
+        &translator->parameters.list[translator->output_bias];
+    return attn_tape_leaf(pass->tape, translator->parameters.values + bias->offset,
+                          pass->gradients ? pass->gradients + bias->offset : NULL, 1,
+                          &translator->config.vocabulary);
+}
+
+attn_tensor *attn_translator_project(const attn_translator *translator,
+                                     const attn_pass *pass, attn_tensor *hidden)
+{
+    return attn_linear(pass->tape, hidden, attn_pass_parameter(pass, translator->output),
+                       output_bias_of(translator, pass),
+                       !translator->config.normalise_first);
 }
 
 static attn_tensor *decode_batch(const attn_translator *translator, const attn_pass *pass,
@@ -117,15 +161,15 @@ attn_tensor *attn_translator_loss(const attn_translator *translator,
                                   float smoothing, double divisor, double *plain)
 {
     attn_tensor *const hidden = decode_batch(translator, pass, batch);
-    return attn_linear_cross_entropy(pass->tape, hidden,
-                                     attn_pass_parameter(pass, translator->output), NULL,
-                                     false, batch->target_out, smoothing, divisor, plain);
+    return attn_linear_cross_entropy(
+        pass->tape, hidden, attn_pass_parameter(pass, translator->output),
+        output_bias_of(translator, pass), !translator->config.normalise_first,
+        batch->target_out, smoothing, divisor, plain);
 }
 
 attn_tensor *attn_translator_logits(const attn_translator *translator,
                                     const attn_pass *pass, const attn_pair_batch *batch)
 {
     attn_tensor *const hidden = decode_batch(translator, pass, batch);
-    return attn_linear(pass->tape, hidden, attn_pass_parameter(pass, translator->output),
-                       NULL, false);
+    return attn_translator_project(translator, pass, hidden);
 }

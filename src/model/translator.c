@@ -1,6 +1,6 @@
 /* A translator's life: its configuration checked, its parameters named as Hugging Face's
- * M2M100ForConditionalGeneration names them, created and destroyed.  What it computes
- * lives in transformer.c, its files in translator_file.c. */
+ * M2M100ForConditionalGeneration and MarianMTModel name them, created and destroyed.
+ * What it computes lives in transformer.c, its files in translator_file.c. */
 #include "base/context.h"
 #include "model/transformer.h"
 #include <stdio.h>
@@ -53,6 +53,11 @@ static attn_status check_config(const attn_translator_config *config, attn_error
             return attn_error_set(error, ATTN_EINVAL,
                                   "translator: a dropout is %g, expected 0 to below 1",
                                   (double)dropouts[i]);
+    if (config->learned_positions && config->normalise_first)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "translator: learned_positions with normalise_first, "
+                              "expected one of them: the layout of M2M100 has no place "
+                              "for positions");
     if (config->activation < ATTN_RELU || config->activation > ATTN_TANH)
         return attn_error_set(error, ATTN_EINVAL, "translator: activation is %d, unknown",
                               (int)config->activation);
@@ -118,28 +123,59 @@ static attn_status add_decoder_layer(attn_translator *translator, int64_t index)
                                config->width, NORM_EPSILON);
 }
 
-static attn_status add_parameters(attn_translator *translator)
+/* A table of positions where they are learned, and the norm that ends a stack where
+ * normalising comes first. */
+static attn_status add_stack(attn_translator *translator, attn_norm_layer *norm,
+                             const char *norm_name, size_t *positions,
+                             const char *positions_name)
+{
+    const attn_translator_config *const config = &translator->config;
+    attn_parameters *const parameters = &translator->parameters;
+    const int64_t table[] = {config->max_positions, config->width};
+    if (config->learned_positions)
+        ATTN_TRY(attn_parameters_add(parameters, positions_name, 2, table,
+                                     ATTN_INITIAL_NORMAL, positions));
+    if (config->normalise_first)
+        ATTN_TRY(attn_norm_layer_add(norm, parameters, norm_name, config->width,
+                                     NORM_EPSILON));
+    return ATTN_OK;
+}
+
+static attn_status add_output(attn_translator *translator)
 {
     const attn_translator_config *const config = &translator->config;
     attn_parameters *const parameters = &translator->parameters;
     const int64_t table[] = {config->vocabulary, config->width};
-    ATTN_TRY(attn_parameters_add(parameters, "model.shared.weight", 2, table,
-                                 ATTN_INITIAL_NORMAL, &translator->embedding));
+    const int64_t row[] = {1, config->vocabulary};
     translator->output = translator->embedding;
-    for (int64_t i = 0; i < config->encoder_layers; i++)
-        ATTN_TRY(add_encoder_layer(translator, i));
-    ATTN_TRY(attn_norm_layer_add(&translator->encoder_norm, parameters,
-                                 "model.encoder.layer_norm", config->width,
-                                 NORM_EPSILON));
-    for (int64_t i = 0; i < config->decoder_layers; i++)
-        ATTN_TRY(add_decoder_layer(translator, i));
-    ATTN_TRY(attn_norm_layer_add(&translator->decoder_norm, parameters,
-                                 "model.decoder.layer_norm", config->width,
-                                 NORM_EPSILON));
     if (config->untied)
         ATTN_TRY(attn_parameters_add(parameters, "lm_head.weight", 2, table,
                                      ATTN_INITIAL_NORMAL, &translator->output));
+    if (config->normalise_first)
+        return ATTN_OK;
+    ATTN_TRY(attn_parameters_add(parameters, "final_logits_bias", 2, row,
+                                 ATTN_INITIAL_ZEROS, &translator->output_bias));
+    parameters->list[translator->output_bias].decays = false; /* a bias, of rank 2 */
     return ATTN_OK;
+}
+
+static attn_status add_parameters(attn_translator *translator)
+{
+    const attn_translator_config *const config = &translator->config;
+    const int64_t table[] = {config->vocabulary, config->width};
+    ATTN_TRY(attn_parameters_add(&translator->parameters, "model.shared.weight", 2, table,
+                                 ATTN_INITIAL_NORMAL, &translator->embedding));
+    for (int64_t i = 0; i < config->encoder_layers; i++)
+        ATTN_TRY(add_encoder_layer(translator, i));
+    ATTN_TRY(add_stack(translator, &translator->encoder_norm, "model.encoder.layer_norm",
+                       &translator->encoder_positions,
+                       "model.encoder.embed_positions.weight"));
+    for (int64_t i = 0; i < config->decoder_layers; i++)
+        ATTN_TRY(add_decoder_layer(translator, i));
+    ATTN_TRY(add_stack(translator, &translator->decoder_norm, "model.decoder.layer_norm",
+                       &translator->decoder_positions,
+                       "model.decoder.embed_positions.weight"));
+    return add_output(translator);
 }
 
 attn_status attn_translator_outline(attn_translator **translator,
@@ -152,6 +188,7 @@ attn_status attn_translator_outline(attn_translator **translator,
     if (!outlined)
         return attn_error_set(error, ATTN_ENOMEM, "translator: no memory");
     outlined->config = *config;
+    outlined->first_position = config->normalise_first ? ATTN_FIRST_POSITION : 0;
     outlined->encoder = calloc((size_t)config->encoder_layers, sizeof *outlined->encoder);
     outlined->decoder = calloc((size_t)config->decoder_layers, sizeof *outlined->decoder);
     const attn_status status =
@@ -167,19 +204,24 @@ attn_status attn_translator_outline(attn_translator **translator,
 
 attn_status attn_translator_allocate(attn_translator *translator, attn_error *error)
 {
-    const int64_t width = translator->config.width;
-    const int64_t rows = translator->config.max_positions + ATTN_FIRST_POSITION;
+    const attn_translator_config *const config = &translator->config;
+    const int64_t rows = translator->first_position + config->max_positions;
     if (attn_parameters_allocate(&translator->parameters) != ATTN_OK)
         return attn_error_set(error, ATTN_ENOMEM,
                               "translator: no memory for %zu parameters",
                               translator->parameters.floats);
-    translator->positions = malloc((size_t)(rows * width) * sizeof(float));
+    if (config->learned_positions)
+        return ATTN_OK;
+    translator->positions = malloc((size_t)(rows * config->width) * sizeof(float));
     if (!translator->positions)
         return attn_error_set(error, ATTN_ENOMEM,
                               "translator: no memory for %lld positions",
                               (long long)rows);
-    attn_sinusoidal_positions_fairseq(translator->positions, rows, width,
-                                      ATTN_POSITION_OF_PADDING);
+    if (config->normalise_first)
+        attn_sinusoidal_positions_fairseq(translator->positions, rows, config->width,
+                                          ATTN_POSITION_OF_PADDING);
+    else
+        attn_sinusoidal_positions(translator->positions, rows, config->width, true);
     return ATTN_OK;
 }
 

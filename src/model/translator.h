@@ -1,6 +1,7 @@
-/* The Transformer translator (Vaswani et al. 2017), normalising first, in the layout of
- * Hugging Face's M2M100ForConditionalGeneration: config.json, model.safetensors and
- * tokenizer.json of a folder open there and give the same logits.
+/* The Transformer translator (Vaswani et al. 2017) in a layout of Hugging Face's:
+ * normalising first M2M100ForConditionalGeneration's, normalising last (the paper's own)
+ * MarianMTModel's.  config.json, model.safetensors and tokenizer.json of a folder open
+ * there and give the same logits.
  *
  * Sequences are packed (see nn/layers.h).  A source is its tokens and </s>; a target that
  * is fed starts with </s> (the decoder's start), the one that is predicted ends with it.
@@ -21,6 +22,9 @@ typedef struct attn_translator_config {
     float attention_dropout;  /* of attention weights */
     float activation_dropout; /* within the feed-forward layers */
     bool untied; /* the vocabulary projection is lm_head.weight and not the embedding */
+    bool normalise_first;   /* sub-layers are x + f(norm(x)), and not norm(x + f(x)) */
+    bool learned_positions; /* and not sinusoids; normalising last only, as the other
+                             * layout has no place for them in the file */
 } attn_translator_config;
 
 typedef struct attn_translator attn_translator;
@@ -28,7 +32,7 @@ typedef struct attn_translator attn_translator;
 /** New, with initialised parameters.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range (heads divide width,
  * width ≥ 4, vocabulary holds the special tokens, max_positions × width ≤ 2^24), a
- *         dropout outside [0, 1). */
+ *         dropout outside [0, 1), learned positions where normalising comes first. */
 ATTN_CHECKED attn_status attn_translator_create(attn_translator **translator,
                                                 const attn_translator_config *config,
                                                 uint64_t seed, attn_error *error);

@@ -16,7 +16,7 @@ static const char *const COPIES_OF_EMBEDDING[] = {"model.encoder.embed_tokens.we
                                                   "model.decoder.embed_tokens.weight"};
 enum { COPIES = 2 };
 
-/* Of older files; computed, as the table of positions is, and not read. */
+/* Of older files of M2M100; computed, as the table of positions is, and not read. */
 static const char *const IGNORED[] = {"model.encoder.embed_positions.weights",
                                       "model.decoder.embed_positions.weights",
                                       "final_logits_bias"};
@@ -175,6 +175,14 @@ static attn_status settle_output(const struct loading *loading,
     return ATTN_OK;
 }
 
+/* Nor does config.json say whether positions are learned: their tables are in the file or
+ * not. */
+static bool has_positions(const struct loading *loading)
+{
+    return attn_safetensors_find(loading->file, "model.encoder.embed_positions.weight") ||
+           attn_safetensors_find(loading->file, "model.decoder.embed_positions.weight");
+}
+
 static attn_status read_values(const struct loading *loading, attn_translator *translator)
 {
     attn_parameters *const parameters = &translator->parameters;
@@ -196,6 +204,7 @@ static attn_status load_tensors(attn_translator **translator,
     attn_status status = settle_output(loading, config, note, sizeof note);
     if (status != ATTN_OK)
         return status;
+    config->learned_positions = !config->normalise_first && has_positions(loading);
     status = attn_translator_outline(&loaded, config, loading->error);
     if (status == ATTN_EINVAL) {
         char message[sizeof loading->error->message];

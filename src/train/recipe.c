@@ -12,7 +12,7 @@
 
 enum { RECIPE_BYTES = 1 << 20 };
 
-enum type { INTEGER, DECIMAL, SINGLE, CHOICE, TEXT };
+enum type { INTEGER, DECIMAL, SINGLE, FLAG, CHOICE, TEXT };
 
 struct field {
     const char *section, *key;
@@ -51,6 +51,8 @@ static const struct field FIELDS[] = {
      false},
     {"model", "activation_dropout", SINGLE, AT(model.activation_dropout), 0, 0.99, NULL,
      true},
+    {"model", "normalise_first", FLAG, AT(model.normalise_first), 0, 0, NULL, true},
+    {"model", "learned_positions", FLAG, AT(model.learned_positions), 0, 0, NULL, true},
     {"training", "seed", INTEGER, AT(seed), 0, 9007199254740992.0, NULL, false},
     {"training", "tokens_per_batch", INTEGER, AT(tokens_per_batch), 1, 1e9, NULL, false},
     {"training", "length_noise", DECIMAL, AT(length_noise), 0, 1e9, NULL, false},
@@ -132,6 +134,15 @@ static attn_status read_number(const struct reader *reader, const struct field *
     return ATTN_OK;
 }
 
+static attn_status read_flag(const struct reader *reader, const struct field *field,
+                             json_t *value, void *to)
+{
+    if (!json_is_boolean(value))
+        return refuse(reader, field, value, "true or false");
+    *(bool *)to = json_is_true(value);
+    return ATTN_OK;
+}
+
 /* "one", "two" or "three" */
 static void spell_choices(char *out, size_t size, const char *const *choices)
 {
@@ -181,6 +192,8 @@ static attn_status read_field(const struct reader *reader, const struct field *f
     void *const to = (char *)reader->recipe + field->offset;
     if (field->type == TEXT || field->type == CHOICE)
         return read_text(reader, field, value, to);
+    if (field->type == FLAG)
+        return read_flag(reader, field, value, to);
     return read_number(reader, field, value, to);
 }
 
@@ -248,6 +261,11 @@ static attn_status check_together(const struct reader *reader)
                               "model.heads, which is %lld",
                               reader->name, (long long)recipe->model.width,
                               (long long)recipe->model.heads);
+    if (recipe->model.learned_positions && recipe->model.normalise_first)
+        return attn_error_set(reader->error, ATTN_EFORMAT,
+                              "%s: model.learned_positions is true, expected "
+                              "model.normalise_first to be false with it",
+                              reader->name);
     if ((recipe->epochs > 0) == (recipe->target_tokens > 0))
         return attn_error_set(reader->error, ATTN_EFORMAT,
                               "%s: %s of training.epochs and training.target_tokens is "
@@ -275,6 +293,7 @@ attn_status attn_recipe_parse(attn_recipe *recipe, const char *text, const char 
                               attn_error *error)
 {
     memset(recipe, 0, sizeof *recipe);
+    recipe->model.normalise_first = true;
     const struct reader reader = {name, recipe, error};
     json_error_t where;
     json_t *const root = json_loads(text, JSON_REJECT_DUPLICATES, &where);

@@ -17,7 +17,8 @@ typedef struct attn_recipe {
     char train[ATTN_PATH_BYTES], valid[ATTN_PATH_BYTES], test[ATTN_PATH_BYTES];
     char source_language[ATTN_LANGUAGE_BYTES], target_language[ATTN_LANGUAGE_BYTES];
 
-    /** "model", and "tokenizer": {"vocabulary"}. */
+    /** "model", and "tokenizer": {"vocabulary"}.  activation_dropout (0), normalise_first
+     * (true) and learned_positions (false) are optional. */
     attn_translator_config model;
 
     /** "training". */

@@ -30,6 +30,7 @@ static attn_status make_model(attn_error *error)
         .decoder_layers = 2,
         .inner = 32,
         .max_positions = POSITIONS,
+        .normalise_first = true,
     };
     attn_status status =
         attn_tokenizer_save(tokenizer, in_folder("model/tokenizer.json"), error);

@@ -25,7 +25,16 @@ attn_translator_config small_config(void)
         .activation = ATTN_RELU,
         .dropout = 0.1f,
         .attention_dropout = 0.1f,
+        .normalise_first = true,
     };
+}
+
+attn_translator_config small_config_last(bool learned_positions)
+{
+    attn_translator_config config = small_config();
+    config.normalise_first = false;
+    config.learned_positions = learned_positions;
+    return config;
 }
 
 attn_translator *small_translator_like(const attn_translator_config *config,
@@ -40,7 +49,7 @@ attn_translator *small_translator_like(const attn_translator_config *config,
     uint64_t state = seed + 1;
     for (size_t i = 0; i < parameters->length; i++) {
         const attn_parameter *const parameter = &parameters->list[i];
-        for (size_t j = 0; parameter->rank == 1 && j < parameter->count; j++) {
+        for (size_t j = 0; !parameter->decays && j < parameter->count; j++) {
             state = state * 6364136223846793005u + 1442695040888963407u;
             parameters->values[parameter->offset + j] +=
                 (float)(state >> 40) * 0x1p-25f - 0.25f;

@@ -7,6 +7,8 @@
 enum { SMALL_VOCABULARY = 40, SMALL_POSITIONS = 24, SMALL_MOST_TOKENS = 128 };
 
 attn_translator_config small_config(void);
+/* The same, normalising last. */
+attn_translator_config small_config_last(bool learned_positions);
 attn_translator *small_translator(uint64_t seed);
 attn_translator *small_translator_like(const attn_translator_config *config,
                                        uint64_t seed);

@@ -23,10 +23,13 @@ if sys.argv[1] == "import":
 
 import torch
 from safetensors.torch import load_file
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration
+from transformers import (AutoModelForSeq2SeqLM, AutoTokenizer, M2M100ForConditionalGeneration,
+                          MarianMTModel)
 from transformers.utils import logging as progress
 
 progress.disable_progress_bar()
+
+CLASSES = {"m2m_100": M2M100ForConditionalGeneration, "marian": MarianMTModel}
 
 
 class Warned(logging.Handler):
@@ -44,7 +47,7 @@ def open_model(folder):
         folder, dtype=torch.float32, output_loading_info=True)
     for kind, keys in report.items():
         assert not keys, f"{kind}: {keys}"
-    assert type(model) is M2M100ForConditionalGeneration, type(model)
+    assert type(model) is CLASSES[model.config.model_type], type(model)
     warnings.simplefilter("default")
     return model.eval()
 

@@ -74,9 +74,8 @@ static void assert_rows_close(const float *a, const float *b)
 }
 
 /* All sentences at once, one row each. */
-static void every_step_equals_the_full_pass(void **state)
+static void check_steps(struct fixture *fixture)
 {
-    struct fixture *const fixture = *state;
     const struct small_batch *const batch = &fixture->batch;
     float *const full = full_logits(fixture, batch);
     attn_decoding *decoding;
@@ -104,6 +103,22 @@ static void every_step_equals_the_full_pass(void **state)
     }
     attn_decoding_destroy(decoding);
     free(full);
+}
+
+static void every_step_equals_the_full_pass(void **state)
+{
+    check_steps(*state);
+}
+
+static void every_step_equals_the_full_pass_where_normalising_comes_last(void **state)
+{
+    struct fixture *const fixture = *state;
+    for (int learned = 0; learned < 2; learned++) {
+        const attn_translator_config config = small_config_last(learned);
+        attn_translator_destroy(fixture->translator);
+        fixture->translator = small_translator_like(&config, 7);
+        check_steps(fixture);
+    }
 }
 
 /* Rows of sentence 0 come and go: each time the row's past must be its parent's. */
@@ -403,6 +418,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(every_step_equals_the_full_pass),
+        TEST(every_step_equals_the_full_pass_where_normalising_comes_last),
         TEST(rows_that_split_and_end_keep_their_own_past),
         TEST(one_beam_is_greedy_search),
         TEST(a_sentence_is_translated_as_if_alone_to_the_bit),

@@ -207,15 +207,15 @@ static void every_parameter_gets_a_gradient(void **state)
 
 /* d loss / d ε of parameters + ε·direction, for each parameter by itself.  With GELU: a
  * ReLU has no slope where it bends. */
-static void gradients_are_slopes_of_the_loss(void **state)
+static void check_slopes(struct fixture *fixture, attn_translator_config config)
 {
-    struct fixture *const fixture = *state;
-    attn_translator_config config = small_config();
     config.activation = ATTN_GELU;
     config.dropout = config.attention_dropout = 0.0f;
     attn_translator_destroy(fixture->translator);
     fixture->translator = small_translator_like(&config, 7);
     attn_parameters *const parameters = attn_translator_parameters(fixture->translator);
+    free(fixture->gradients);
+    fixture->gradients = calloc(parameters->floats, sizeof(float));
     const float step = 1e-3f;
     take_gradients(fixture);
     for (size_t i = 0; i < parameters->length; i++) {
@@ -237,6 +237,25 @@ static void gradients_are_slopes_of_the_loss(void **state)
         const double measured = (loss[1] - loss[0]) / (2.0 * (double)step);
         if (!(fabs(measured - slope) < 5e-3 + 0.03 * fabs(slope)))
             fail_msg("%s: slope %g, measured %g", parameter->name, slope, measured);
+    }
+}
+
+static void gradients_are_slopes_of_the_loss(void **state)
+{
+    check_slopes(*state, small_config());
+}
+
+static void gradients_are_slopes_where_normalising_comes_last(void **state)
+{
+    struct fixture *const fixture = *state;
+    check_slopes(fixture, small_config_last(true));
+    const char *const learned[] = {"model.encoder.embed_positions.weight",
+                                   "model.decoder.embed_positions.weight",
+                                   "final_logits_bias"};
+    for (size_t i = 0; i < 3; i++) {
+        const attn_parameter *const parameter = attn_parameters_find(
+            attn_translator_parameters(fixture->translator), learned[i]);
+        assert_true(fabsf(fixture->gradients[parameter->offset]) > 1e-4f);
     }
 }
 
@@ -346,6 +365,13 @@ static void a_configuration_out_of_range_is_named(void **state)
                          ATTN_EINVAL);
         assert_non_null(strstr(error.message, "dropout"));
     }
+    attn_translator_config config = small_config_last(true);
+    attn_translator *translator;
+    attn_error error;
+    config.normalise_first = true;
+    assert_int_equal(attn_translator_create(&translator, &config, 1, &error),
+                     ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "learned_positions with normalise_first"));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -359,6 +385,7 @@ int main(void)
         TEST(the_loss_is_the_smoothed_cross_entropy_of_the_logits),
         TEST(every_parameter_gets_a_gradient),
         TEST(gradients_are_slopes_of_the_loss),
+        TEST(gradients_are_slopes_where_normalising_comes_last),
         TEST(dropout_follows_the_seed),
         TEST(an_id_outside_the_vocabulary_is_named),
         TEST(a_sequence_beyond_the_positions_is_named),

@@ -38,14 +38,28 @@ static int tear_down(void **state)
     return 0;
 }
 
+struct defect {
+    const char *key, *value;
+    attn_status status;
+    const char *fragment;
+};
+
+static void check_defects(const struct fixture *fixture, const struct defect *cases,
+                          size_t count)
+{
+    attn_error error;
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(
+            attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
+            ATTN_OK);
+        small_config_change(fixture->folder, cases[i].key, cases[i].value);
+        small_load_fails(fixture->folder, cases[i].status, cases[i].fragment);
+    }
+}
+
 static void every_defect_of_the_configuration_is_named(void **state)
 {
-    const struct fixture *const fixture = *state;
-    const struct {
-        const char *key, *value;
-        attn_status status;
-        const char *fragment;
-    } cases[] = {
+    static const struct defect cases[] = {
         {"model_type", "\"bart\"", ATTN_EUNSUPPORTED, "model_type is \"bart\""},
         {"model_type", NULL, ATTN_EFORMAT, "model_type is missing"},
         {"model_type", "7", ATTN_EFORMAT, "model_type is a whole number"},
@@ -83,14 +97,54 @@ static void every_defect_of_the_configuration_is_named(void **state)
         {"attention_dropout", "\"x\"", ATTN_EFORMAT, "attention_dropout is a text"},
         {"tie_word_embeddings", "\"no\"", ATTN_EFORMAT, "tie_word_embeddings is a text"},
     };
+    check_defects(*state, cases, sizeof cases / sizeof cases[0]);
+}
+
+/* Normalising last, from now on. */
+static void save_marian(struct fixture *fixture)
+{
+    const attn_translator_config config = small_config_last(false);
     attn_error error;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(
-            attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
-            ATTN_OK);
-        small_config_change(fixture->folder, cases[i].key, cases[i].value);
-        small_load_fails(fixture->folder, cases[i].status, cases[i].fragment);
-    }
+    attn_translator_destroy(fixture->translator);
+    fixture->translator = small_translator_like(&config, 7);
+    assert_int_equal(
+        attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
+        ATTN_OK);
+}
+
+static void every_defect_of_a_marian_configuration_is_named(void **state)
+{
+    static const struct defect cases[] = {
+        {"model_type", "\"m2m_100\"", ATTN_EFORMAT,
+         "no tensor \"model.encoder.layer_norm.weight\""},
+        {"pad_token_id", NULL, ATTN_EFORMAT, "pad_token_id is missing"},
+        {"eos_token_id", "0", ATTN_EUNSUPPORTED, "eos_token_id is 0, expected 2"},
+        {"decoder_start_token_id", "1", ATTN_EUNSUPPORTED,
+         "decoder_start_token_id is 1, expected 2"},
+        {"scale_embedding", NULL, ATTN_EUNSUPPORTED, "scale_embedding is false"},
+        {"share_encoder_decoder_embeddings", "false", ATTN_EUNSUPPORTED,
+         "share_encoder_decoder_embeddings is false"},
+        {"decoder_vocab_size", "41", ATTN_EUNSUPPORTED,
+         "decoder_vocab_size is 41 and vocab_size is 40"},
+        {"decoder_vocab_size", "\"41\"", ATTN_EFORMAT, "decoder_vocab_size is a text"},
+    };
+    save_marian(*state);
+    check_defects(*state, cases, sizeof cases / sizeof cases[0]);
+}
+
+static void what_marian_leaves_out_has_its_own_defaults(void **state)
+{
+    struct fixture *const fixture = *state;
+    const char *const optional[] = {"bos_token_id", "activation_function",
+                                    "attention_dropout", "decoder_vocab_size",
+                                    "share_encoder_decoder_embeddings"};
+    save_marian(fixture);
+    for (size_t i = 0; i < sizeof optional / sizeof optional[0]; i++)
+        small_config_change(fixture->folder, optional[i], NULL);
+    attn_translator *const loaded = small_load(fixture->folder);
+    assert_int_equal(attn_translator_config_of(loaded)->activation, ATTN_GELU);
+    assert_true(attn_translator_config_of(loaded)->attention_dropout == 0.0f);
+    attn_translator_destroy(loaded);
 }
 
 static void heads_that_do_not_divide_the_width_are_named(void **state)
@@ -164,6 +218,8 @@ int main(void)
         TEST(every_defect_of_the_configuration_is_named),
         TEST(heads_that_do_not_divide_the_width_are_named),
         TEST(what_hugging_face_leaves_out_has_its_defaults),
+        TEST(every_defect_of_a_marian_configuration_is_named),
+        TEST(what_marian_leaves_out_has_its_own_defaults),
         TEST(a_configuration_that_is_no_object_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

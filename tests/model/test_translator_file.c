@@ -24,6 +24,23 @@ struct fixture {
     float *floats[MOST_TENSORS];
 };
 
+static void collect_entries(struct fixture *fixture)
+{
+    const attn_parameters *const parameters =
+        attn_translator_parameters(fixture->translator);
+    fixture->count = 0;
+    for (size_t i = 0; i < parameters->length; i++) {
+        const attn_parameter *const parameter = &parameters->list[i];
+        attn_safetensors_entry *const entry = &fixture->entries[fixture->count++];
+        *entry = (attn_safetensors_entry){.name = parameter->name,
+                                          .dtype = ATTN_F32,
+                                          .rank = parameter->rank,
+                                          .data = parameters->values + parameter->offset};
+        memcpy(entry->extent, parameter->extent,
+               (size_t)parameter->rank * sizeof(int64_t));
+    }
+}
+
 static int set_up(void **state)
 {
     struct fixture *const fixture = calloc(1, sizeof *fixture);
@@ -36,18 +53,7 @@ static int set_up(void **state)
     if (attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error) !=
         ATTN_OK)
         fail_msg("%s", error.message);
-    const attn_parameters *const parameters =
-        attn_translator_parameters(fixture->translator);
-    for (size_t i = 0; i < parameters->length; i++) {
-        const attn_parameter *const parameter = &parameters->list[i];
-        attn_safetensors_entry *const entry = &fixture->entries[fixture->count++];
-        *entry = (attn_safetensors_entry){.name = parameter->name,
-                                          .dtype = ATTN_F32,
-                                          .rank = parameter->rank,
-                                          .data = parameters->values + parameter->offset};
-        memcpy(entry->extent, parameter->extent,
-               (size_t)parameter->rank * sizeof(int64_t));
-    }
+    collect_entries(fixture);
     *state = fixture;
     return 0;
 }
@@ -183,6 +189,7 @@ static void other_sizes_and_dropouts_come_back(void **state)
         .dropout = 0.3f,
         .attention_dropout = 0.123456789f,
         .activation_dropout = 1e-7f,
+        .normalise_first = true,
     };
     attn_error error;
     attn_translator *const saved = small_translator_like(&config, 3);
@@ -201,6 +208,54 @@ static void other_sizes_and_dropouts_come_back(void **state)
     assert_true(got->activation_dropout == config.activation_dropout);
     attn_translator_destroy(loaded);
     attn_translator_destroy(saved);
+}
+
+static bool has(const attn_translator *translator, const char *name)
+{
+    return attn_parameters_find(attn_translator_parameters((attn_translator *)translator),
+                                name);
+}
+
+static void what_normalises_last_comes_back_to_the_bit(void **state)
+{
+    const struct fixture *const fixture = *state;
+    for (int learned = 0; learned < 2; learned++) {
+        const attn_translator_config config = small_config_last(learned);
+        attn_translator *const saved = small_translator_like(&config, 3);
+        attn_error error;
+        assert_int_equal(attn_translator_save(saved, fixture->folder, ATTN_F32, &error),
+                         ATTN_OK);
+        attn_translator *const loaded = small_load(fixture->folder);
+        const attn_parameters *const parameters = attn_translator_parameters(saved);
+        assert_memory_equal(parameters->values,
+                            attn_translator_parameters(loaded)->values,
+                            parameters->floats * sizeof(float));
+        assert_false(attn_translator_config_of(loaded)->normalise_first);
+        assert_int_equal(attn_translator_config_of(loaded)->learned_positions, learned);
+        assert_int_equal(has(loaded, "model.decoder.embed_positions.weight"), learned);
+        assert_true(has(loaded, "final_logits_bias"));
+        assert_false(has(loaded, "model.encoder.layer_norm.weight"));
+        attn_translator_destroy(loaded);
+        attn_translator_destroy(saved);
+    }
+}
+
+static void learned_positions_of_one_side_alone_are_named(void **state)
+{
+    struct fixture *const fixture = *state;
+    const attn_translator_config config = small_config_last(false);
+    attn_translator_destroy(fixture->translator);
+    fixture->translator = small_translator_like(&config, 7);
+    attn_error error;
+    assert_int_equal(
+        attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
+        ATTN_OK);
+    collect_entries(fixture);
+    add_like_embedding(fixture, "model.decoder.embed_positions.weight", 0.0f);
+    fixture->entries[fixture->count - 1].extent[0] = config.max_positions;
+    write_entries(fixture);
+    small_load_fails(fixture->folder, ATTN_EFORMAT,
+                     "no tensor \"model.encoder.embed_positions.weight\"");
 }
 
 /* ---- Tied and untied outputs (case 59) ------------------------------------------- */
@@ -359,6 +414,8 @@ int main(void)
         TEST(bf16_comes_back_rounded_to_nearest_even),
         TEST(saving_twice_gives_the_same_bytes),
         TEST(other_sizes_and_dropouts_come_back),
+        TEST(what_normalises_last_comes_back_to_the_bit),
+        TEST(learned_positions_of_one_side_alone_are_named),
         TEST(tied_without_a_head_uses_the_embedding),
         TEST(untied_without_a_head_is_an_error),
         TEST(tied_with_another_head_uses_both_and_says_so),

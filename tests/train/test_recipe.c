@@ -77,6 +77,27 @@ static void a_recipe_is_read(void **state)
     attn_recipe_free(&recipe);
 }
 
+static void the_order_of_norms_and_the_positions_may_be_chosen(void **state)
+{
+    (void)state;
+    attn_recipe recipe;
+    attn_error error;
+    assert_int_equal(attn_recipe_parse(&recipe, GOOD, "r.json", &error), ATTN_OK);
+    assert_true(recipe.model.normalise_first && !recipe.model.learned_positions);
+    attn_recipe_free(&recipe);
+    char *const last =
+        with("\"width\"",
+             "\"normalise_first\": false, \"learned_positions\": true, \"width\"");
+    assert_int_equal(attn_recipe_parse(&recipe, last, "r.json", &error), ATTN_OK);
+    assert_true(!recipe.model.normalise_first && recipe.model.learned_positions);
+    attn_recipe_free(&recipe);
+    free(last);
+    assert_refused("\"width\"", "\"normalise_first\": 0, \"width\"",
+                   "model.normalise_first is 0, expected true or false");
+    assert_refused("\"width\"", "\"learned_positions\": true, \"width\"",
+                   "expected model.normalise_first to be false");
+}
+
 static void an_unknown_key_is_named_with_its_path(void **state)
 {
     (void)state;
@@ -235,6 +256,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_recipe_is_read),
+        cmocka_unit_test(the_order_of_norms_and_the_positions_may_be_chosen),
         cmocka_unit_test(an_unknown_key_is_named_with_its_path),
         cmocka_unit_test(a_missing_key_is_named_with_its_path),
         cmocka_unit_test(a_wrong_type_tells_what_was_got_and_expected),
