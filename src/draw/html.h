@@ -4,7 +4,8 @@
 
 #include "draw/svg_figure.h"
 
-enum { HTML_DATA_LIMIT_BYTES = 64 * 1024 * 1024 };
+/* 12 × 12 heads in three parts of 256 words take 72 MiB. */
+enum { HTML_DATA_LIMIT_BYTES = 96 * 1024 * 1024 };
 
 /** The page's one JSON object: labels, roles, and every map (page.js says how).
  * @return ATTN_EINVAL where the maps would take more than HTML_DATA_LIMIT_BYTES: the

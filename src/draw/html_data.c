@@ -154,13 +154,12 @@ static attn_status put_all(attn_buffer *out, const attn_figure *figure, const si
         put_part(out, figure, i, &side[i], at);
         at += part_weights(&record->parts[i], &side[i]);
     }
-    if (at > HTML_DATA_LIMIT_BYTES * 3 / 8)
-        return attn_error_set(error, ATTN_EINVAL,
-                              "a page with %lld weights would take %lld MB, expected at "
-                              "most %d MB: draw one "
-                              "layer or head, or save the record",
-                              (long long)at, (long long)(at / 375000),
-                              HTML_DATA_LIMIT_BYTES / 1000000);
+    if (at > HTML_DATA_LIMIT_BYTES / 8 * 3)
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "a page with %lld weights would take %lld MB, expected at most %d MB: draw "
+            "single heads as SVG, or save the record",
+            (long long)at, (long long)(at / 375000), HTML_DATA_LIMIT_BYTES / 1000000);
     const long clear = lround(figure->summary->conventions.clear * 10000);
     attn_buffer_print(out,
                       "],\"start\":{\"part\":%lld,\"layer\":%lld,\"head\":%lld,"

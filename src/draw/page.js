@@ -108,7 +108,7 @@ function hatch(g, x, y, size, hidden) {
 
 function fitted(g, word, width) {
     if (g.measureText(word).width <= width) return word;
-    const whole = [...new Intl.Segmenter().segment(word)].map(s => s.segment);
+    const whole = Intl.Segmenter ? [...new Intl.Segmenter().segment(word)].map(s => s.segment) : [...word];
     while (whole.length && g.measureText(whole.join('') + '…').width > width) whole.pop();
     return whole.join('') + '…';
 }
@@ -192,7 +192,6 @@ function drawMap() {
     cells = measure(g, part, width, font);
     const height = cells.y + Math.ceil(cells.size * part.rows.length) + 2;
     canvas.style.width = width + 'px';
-    canvas.style.height = height + 'px';
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
@@ -329,13 +328,14 @@ function thumbnail(button) {
     g.putImageData(image, 0, 0);
 }
 
+const press = (button, pressed) => button.setAttribute('aria-pressed', pressed);
 function controls() {
-    all('[data-field]').forEach(button => button.ariaPressed = state[button.dataset.field] === +button.dataset.value);
+    all('[data-field]').forEach(button => press(button, state[button.dataset.field] === +button.dataset.value));
     $('thumbs').textContent = state.thumbs ? 'roles' : 'thumbnails';
     all('.head').forEach(button => state.thumbs ? thumbnail(button) : button.querySelector('canvas')?.remove());
     all('[data-part]').forEach(button => {
         const d = button.dataset;
-        button.ariaPressed = +d.part === state.part && +d.layer === state.layer && +d.head === state.head;
+        press(button, +d.part === state.part && +d.layer === state.layer && +d.head === state.head);
     });
 }
 
