@@ -76,21 +76,6 @@ void attn_backward_group_init(struct attn_backward_group *group,
 /* ---- Loading --------------------------------------------------------------------------
  */
 
-/* The rows where they lie, if they are whole there, and else a copy. */
-static struct attn_whole_rows whole_rows(const struct attn_matrix *from, float *pack,
-                                         size_t whole)
-{
-    if (from->element_stride == 1 && from->size == whole)
-        return (struct attn_whole_rows){from->x, from->row_stride};
-    memset(pack, 0, from->rows * whole * sizeof *pack);
-    for (size_t i = 0; i < from->rows; i++) {
-        const float *const x = from->x + (ptrdiff_t)i * from->row_stride;
-        for (size_t n = 0; n < from->size; n++)
-            pack[i * whole + n] = x[(ptrdiff_t)n * from->element_stride];
-    }
-    return (struct attn_whole_rows){pack, (ptrdiff_t)whole};
-}
-
 static struct attn_matrix matrix_of(const float *x, const int64_t stride[4],
                                     int64_t first_row, int64_t rows, int64_t size)
 {
@@ -176,9 +161,8 @@ static void load_rows(struct attn_backward_group *group, const float *output_gra
     const struct attn_matrix gradient =
         matrix_of(output_gradient, backward->gradients->output.stride, group->first_query,
                   group->queries, problem->shape->Dv);
-    group->query = whole_rows(&query, group->query_pack, backward->D_whole);
-    group->output_gradient =
-        whole_rows(&gradient, group->gradient_pack, backward->Dv_whole);
+    backward->kernels->backward->pack(group->query_pack, &query);
+    backward->kernels->backward->pack(group->gradient_pack, &gradient);
     group->queries_finite = backward->kernels->backward->is_finite(&query) &&
                             backward->kernels->backward->is_finite(&gradient);
 }
@@ -319,8 +303,8 @@ static void gather_keys(const struct attn_backward_group *group,
         .out_stride = (ptrdiff_t)backward->Dv_whole,
         .left = group->weight,
         .left_stride = group->block.row,
-        .right = group->output_gradient.x,
-        .right_stride = group->output_gradient.stride,
+        .right = group->gradient_pack,
+        .lanes = (size_t)group->queries,
         .keys = (size_t)(keys.end - keys.first),
         .size = backward->Dv_whole,
         .lane_begin = group->lane_begin,
@@ -332,8 +316,7 @@ static void gather_keys(const struct attn_backward_group *group,
     gather.out = group->sums.key + keys.first * (int64_t)backward->D_whole;
     gather.out_stride = (ptrdiff_t)backward->D_whole;
     gather.left = group->gradient;
-    gather.right = group->query.x;
-    gather.right_stride = group->query.stride;
+    gather.right = group->query_pack;
     gather.size = backward->D_whole;
     if (backward->gradients->key.data)
         backward->kernels->backward->gather(&gather);

@@ -131,52 +131,84 @@ static void backward_query(const struct attn_backward_panel *panel,
         backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_PLAIN);
 }
 
-/* Keys first[0] to first[rows − 1] of a gather, for every element of their rows. */
-INLINE void gather_rows(const struct attn_gather *g, size_t key, const size_t rows,
-                        const enum product_zeros zeros)
+/* Some keys, and one or two vectors of their rows from element d on. */
+INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
+                         const size_t rows, const size_t vectors,
+                         const enum product_zeros zeros)
 {
-    struct backward_product p = {
+    const struct backward_product p = {
+        .out = g->out + (ptrdiff_t)key * g->out_stride + d,
+        .out_stride = g->out_stride,
         .left = g->left + key * g->left_stride,
         .row_stride = (ptrdiff_t)g->left_stride,
         .step_stride = 1,
-        .right_stride = g->right_stride,
+        .right = g->right + d * g->lanes,
+        .right_stride = (ptrdiff_t)(vectors * VF_LANES),
         .begin = (size_t)g->lane_begin[key],
         .end = (size_t)g->lane_end[key + rows - 1],
-        .out_stride = g->out_stride,
     };
-    if (p.begin >= p.end)
-        return;
-    float *const out = g->out + (ptrdiff_t)key * g->out_stride;
-    size_t d = 0;
-    for (; d + GATHER_VECTORS * VF_LANES <= g->size; d += GATHER_VECTORS * VF_LANES) {
-        p.out = out + d;
-        p.right = g->right + d;
-        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, GATHER_VECTORS);
-    }
-    for (; d < g->size; d += VF_LANES) {
-        p.out = out + d;
-        p.right = g->right + d;
-        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, 1);
-    }
+    if (p.begin < p.end)
+        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
 }
 
-INLINE void gather_keys(const struct attn_gather *g, const enum product_zeros zeros)
+INLINE void gather_column(const struct attn_gather *g, size_t d, const size_t vectors,
+                          const enum product_zeros zeros)
 {
     size_t key = 0;
     for (; key + GATHER_ROWS <= g->keys; key += GATHER_ROWS)
-        gather_rows(g, key, GATHER_ROWS, zeros);
+        gather_strip(g, key, d, GATHER_ROWS, vectors, zeros);
     for (; key + 2 <= g->keys; key += 2)
-        gather_rows(g, key, 2, zeros);
+        gather_strip(g, key, d, 2, vectors, zeros);
     for (; key < g->keys; key++)
-        gather_rows(g, key, 1, zeros);
+        gather_strip(g, key, d, 1, vectors, zeros);
+}
+
+INLINE void gather_columns(const struct attn_gather *g, const enum product_zeros zeros)
+{
+    size_t d = 0;
+    for (; d + GATHER_VECTORS * VF_LANES <= g->size; d += GATHER_VECTORS * VF_LANES)
+        gather_column(g, d, GATHER_VECTORS, zeros);
+    for (; d < g->size; d += VF_LANES)
+        gather_column(g, d, 1, zeros);
 }
 
 static void backward_gather(const struct attn_gather *gather)
 {
     if (gather->careful)
-        gather_keys(gather, PRODUCT_ZERO_LEFT);
+        gather_columns(gather, PRODUCT_ZERO_LEFT);
     else
-        gather_keys(gather, PRODUCT_PLAIN);
+        gather_columns(gather, PRODUCT_PLAIN);
+}
+
+/* Elements first to first + width − 1 of every row, 0 beyond the last. */
+INLINE float *pack_column(float *to, const struct attn_matrix *from, size_t first,
+                          size_t width)
+{
+    for (size_t row = 0; row < from->rows; row++) {
+        const float *const x = from->x + (ptrdiff_t)row * from->row_stride +
+                               (ptrdiff_t)first * from->element_stride;
+        const size_t left = from->size - first;
+        if (from->element_stride == 1 && left >= width) {
+            for (size_t n = 0; n < width; n += VF_LANES)
+                vf_store(to + n, vf_load(x + n));
+        } else {
+            for (size_t n = 0; n < width; n++)
+                to[n] = n < left ? x[(ptrdiff_t)n * from->element_stride] : 0.0f;
+        }
+        to += width;
+    }
+    return to;
+}
+
+static void backward_pack(float *to, const struct attn_matrix *from)
+{
+    const size_t whole = (from->size + VF_LANES - 1) / VF_LANES * VF_LANES;
+    const size_t wide = GATHER_VECTORS * VF_LANES;
+    size_t first = 0;
+    for (; first + wide <= whole; first += wide)
+        to = pack_column(to, from, first, wide);
+    for (; first < whole; first += VF_LANES)
+        to = pack_column(to, from, first, VF_LANES);
 }
 
 /* The chain is that of g·v, so that g·o of a query with one visible key, whose output is
@@ -226,6 +258,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .differentiate = backward_differentiate,
     .query = backward_query,
     .gather = backward_gather,
+    .pack = backward_pack,
     .load = load_transposed,
     .store = backward_store,
     .delta = backward_delta,
