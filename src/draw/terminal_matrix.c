@@ -16,9 +16,12 @@ static attn_link top_of(const canvas_matrix *matrix, int64_t row)
     return top;
 }
 
-static bool unclear(const canvas *c, double weight)
+static bool unclear(const canvas *c, int64_t row)
 {
-    return attn_hundredths(weight) < c->summary->conventions.clear * 100 - 1e-6;
+    for (int64_t i = 0; i < c->summary->unclear_count; i++)
+        if (c->summary->unclear[i] == row)
+            return true;
+    return false;
 }
 
 static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_t first,
@@ -27,7 +30,7 @@ static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_
     const attn_record_part *part = matrix->part;
     const int64_t visible = attn_record_visible(part, row);
     const attn_link top = top_of(matrix, row);
-    const bool marked = matrix->judged && unclear(c, top.weight);
+    const bool marked = matrix->judged && unclear(c, row);
     attn_buffer word = {0}, label = {0};
     const int64_t columns = canvas_label(c, &word, &part->rows->list[row], LABEL);
     attn_buffer_put_repeat(&label, " ", LABEL - columns);

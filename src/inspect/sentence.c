@@ -157,11 +157,19 @@ static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
     attn_buffer_put(buffer, "\"");
 }
 
+static int64_t count_weak(const attn_summary *summary)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < summary->unclear_count; i++)
+        count += attn_is_weak(summary, summary->unclear[i]);
+    return count;
+}
+
 int64_t attn_verdict_lines(const attn_summary *summary)
 {
     if (summary->alignment_part < 0)
         return 0;
-    return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0);
+    return 1 + (count_weak(summary) > 0) + (summary->at_special_count > 0);
 }
 
 static void put_count(attn_buffer *buffer, const attn_summary *summary, int64_t rows)
@@ -192,7 +200,6 @@ static int64_t columns_since(const attn_buffer *buffer, size_t begin)
 /* Words in a row, each put by put_item, between head and tail; as many as fit into
  * columns, then how many more there are. */
 typedef struct listing {
-    const attn_record *record;
     const attn_record_part *part;
     const attn_summary *summary;
     attn_spelling spelling;
@@ -254,24 +261,37 @@ static void put_marks(attn_buffer *after, const attn_summary *summary,
     attn_buffer_put(after, ": check the text there.");
 }
 
+static void put_weak(attn_buffer *buffer, listing list, int64_t columns)
+{
+    const attn_summary *summary = list.summary;
+    int64_t *rows = calloc((size_t)summary->unclear_count + 1, sizeof *rows);
+    int64_t count = 0;
+    if (rows == NULL) {
+        buffer->failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < summary->unclear_count; i++)
+        if (attn_is_weak(summary, summary->unclear[i]))
+            rows[count++] = summary->unclear[i];
+    list.weights = true;
+    list.last_comma = ", ";
+    put_fitting(buffer, &list, "No clear source: ", rows, count, ".", columns);
+    free(rows);
+}
+
 void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                       const attn_summary *summary, int64_t line, attn_spelling spelling,
                       int64_t columns)
 {
     const attn_record_part *part = &record->parts[summary->alignment_part];
+    const listing list = {
+        .part = part, .summary = summary, .spelling = spelling, .last_comma = " and "};
     if (line == 0) {
         put_count(buffer, summary, part->rows->length);
         return;
     }
-    listing list = {.record = record,
-                    .part = part,
-                    .summary = summary,
-                    .spelling = spelling,
-                    .weights = line == 1,
-                    .last_comma = line == 1 ? ", " : " and "};
-    if (line == 1) {
-        put_fitting(buffer, &list, "No clear source: ", summary->unclear,
-                    summary->unclear_count, ".", columns);
+    if (line == 1 && count_weak(summary) > 0) {
+        put_weak(buffer, list, columns);
         return;
     }
     attn_buffer after = {0};

@@ -31,6 +31,11 @@ static bool prints_as(double value, double threshold)
     return attn_hundredths(value) >= threshold * 100 - 1e-6;
 }
 
+bool attn_is_weak(const attn_summary *summary, int64_t row)
+{
+    return !prints_as(summary->top[row].weight, summary->conventions.clear);
+}
+
 bool attn_record_word_delimits(const attn_record_word *word)
 {
     if (word->special)
@@ -200,12 +205,15 @@ static void align_row(attn_summary *summary, const attn_record_part *part, int64
         }
     }
     summary->top[row] = top;
-    if (prints_as(top.weight, summary->conventions.clear)) {
+    /* A mark of the model is no word of the text; its own row may read it. */
+    const bool at_special =
+        part->keys->list[top.key].special && !part->rows->list[row].special;
+    const bool weak = attn_is_weak(summary, row);
+    if (!weak && !at_special)
         summary->clear_count++;
-        return;
-    }
-    summary->unclear[summary->unclear_count++] = row;
-    if (part->keys->list[top.key].special)
+    else
+        summary->unclear[summary->unclear_count++] = row;
+    if (at_special)
         summary->at_special[summary->at_special_count++] = row;
 }
 

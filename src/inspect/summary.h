@@ -87,10 +87,11 @@ typedef struct attn_summary {
     float *alignment;        /* [rows][keys] */
     attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie */
 
-    /* The verdict about its rows. */
+    /* The verdict about its rows.  Clear is a row whose largest weight is on a word, or
+     * is the row of a mark, and is `clear` or more. */
     int64_t clear_count;
-    int64_t *unclear, unclear_count;       /* rows whose top weight is less than clear */
-    int64_t *at_special, at_special_count; /* of these, those whose top key is special */
+    int64_t *unclear, unclear_count;       /* the other rows */
+    int64_t *at_special, at_special_count; /* of these, words whose top key is a mark */
 
     attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
     int64_t finding_count;
@@ -107,6 +108,9 @@ void attn_summary_destroy(attn_summary *summary);
 const attn_head_summary *attn_summary_head(const attn_summary *summary,
                                            const attn_record *record, int64_t part,
                                            int64_t layer, int64_t head);
+
+/** The largest weight of the alignment's row, as printed, is less than `clear`. */
+bool attn_is_weak(const attn_summary *summary, int64_t row);
 
 /** "previous", …; the letter is 'P', 'N', 'O', 'F', 'D', 'S', 'B', small when not strong,
  * and 0 for mixed (drawn "·", "-" without Unicode). */

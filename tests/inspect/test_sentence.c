@@ -142,24 +142,36 @@ static void a_verdict_counts_in_words(void **state)
         rows_with_weights("a b c", one, keys), 0,
         (const char *[]){
             "1 of the 4 words written reads one source word (weight .50 or more).",
-            "No clear source: \"b\" .40, \"c\" .40, \"</s>\" .40.",
-            "\"</s>\" looks most at the end mark </s>: check the text there."},
-        3);
+            "No clear source: \"b\" .40, \"c\" .40, \"</s>\" .40."},
+        2);
     assert_verdict(
         rows_with_weights("a b c", none, at_mark), 0,
         (const char *[]){
             "None of the 4 words written reads one source word (weight .50 or more).",
             "No clear source: \"a\" .40, \"b\" .40, \"c\" .40, \"</s>\" .40.",
-            "\"a\", \"b\" and \"</s>\" look most at the end mark </s>: check the text "
+            "\"a\" and \"b\" look most at the end mark </s>: check the text "
             "there."},
         3);
     assert_verdict(
         rows_with_weights("a b c", three, mixed), 0,
         (const char *[]){
-            "3 of the 4 words written read one source word (weight .50 or more).",
+            "2 of the 4 words written read one source word (weight .50 or more).",
             "No clear source: \"a\" .40.",
-            "\"a\" looks most at the end mark </s>: check the text there."},
+            "\"a\" and \"c\" look most at the end mark </s>: check the text there."},
         3);
+}
+
+static void a_word_that_reads_the_end_mark_reads_no_source_word(void **state)
+{
+    (void)state;
+    const int64_t keys[] = {3, 1, 2, 3};
+    const float weights[] = {.9f, .9f, .9f, .9f};
+    assert_verdict(
+        rows_with_weights("a b c", weights, keys), 0,
+        (const char *[]){
+            "3 of the 4 words written read one source word (weight .50 or more).",
+            "\"a\" looks most at the end mark </s>: check the text there."},
+        2);
 }
 
 static void a_verdict_that_does_not_fit_counts_the_rest(void **state)
@@ -247,6 +259,7 @@ int main(void)
         cmocka_unit_test(ascii_drops_accents_and_asks_for_the_rest),
         cmocka_unit_test(a_label_is_cut_before_its_mark_and_between_graphemes),
         cmocka_unit_test(a_verdict_counts_in_words),
+        cmocka_unit_test(a_word_that_reads_the_end_mark_reads_no_source_word),
         cmocka_unit_test(a_verdict_that_does_not_fit_counts_the_rest),
         cmocka_unit_test(an_empty_translation_has_one_row),
         cmocka_unit_test(a_finding_says_looks_at_or_reads_and_drops_its_last_clause),
