@@ -2,6 +2,7 @@
 #include "attention/panel.h"
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 int64_t attn_panel_queries(const struct attn_kernels *kernels)
 {
@@ -77,51 +78,66 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
     }
 }
 
-/* What keep and bias add to the scores of one lane.  Returns how many they hide of those
- * that the lane sees by its position. */
-static int64_t add_to_lane(const struct attn_block *block, const struct attn_walk *walk,
-                           int64_t query, size_t lane, size_t width)
+/* Writes −∞ where keep hides a key from a lane.  False when it hides nothing. */
+static bool hide_by_keep(const struct attn_block *block, const struct attn_panel *panel,
+                         const struct attn_walk *walk)
 {
-    const attn_options *const options = walk->problem->options;
-    const int64_t keep_step = options->keep.stride[3],
-                  bias_step = options->bias.stride[3];
-    const uint8_t *keep = walk->head.keep;
-    const float *bias = walk->head.bias;
-    if (keep)
-        keep += query * options->keep.stride[2] + block->first_key * keep_step;
-    if (bias)
-        bias += query * options->bias.stride[2] + block->first_key * bias_step;
-
-    int64_t hidden = 0;
-    for (int64_t key = 0; key < (int64_t)block->keys; key++) {
-        /* What the position hides is not read. */
-        const bool sees = key >= block->first[lane] && key < block->end[lane];
-        float x = 0.0f;
-        if (sees && bias)
-            x = bias[key * bias_step];
-        if (sees && keep && !keep[key * keep_step])
-            x = -INFINITY;
-        hidden += x == -INFINITY;
-        block->added[(size_t)key * width + lane] = x;
+    const int64_t *const stride = walk->problem->options->keep.stride;
+    const size_t width = panel->vectors * walk->kernels->lanes;
+    const uint8_t *const origin =
+        walk->head.keep + panel->first_query * stride[2] + block->first_key * stride[3];
+    const bool same_for_all = stride[2] == 0; /* a padding mask, say */
+    bool hides = false;
+    for (int64_t i = 0; i < (same_for_all ? 1 : panel->queries); i++) {
+        const uint8_t *const keep = origin + i * stride[2];
+        if (stride[3] == 1 && !memchr(keep, 0, block->keys))
+            continue;
+        for (size_t key = 0; key < block->keys; key++) {
+            if (keep[(int64_t)key * stride[3]])
+                continue;
+            float *const added = block->added + key * width;
+            hides = true;
+            added[i] = -INFINITY;
+            for (size_t lane = 1; same_for_all && lane < width; lane++)
+                added[lane] = -INFINITY;
+        }
     }
-    return hidden;
+    return hides;
 }
 
 static void fill_added(struct attn_block *block, const struct attn_panel *panel,
                        const struct attn_walk *walk)
 {
     const size_t width = panel->vectors * walk->kernels->lanes;
+    const int64_t *const stride = walk->problem->options->bias.stride;
     block->added = walk->added;
-    for (size_t lane = 0; lane < width; lane++) {
-        const int64_t i = attn_least((int64_t)lane, panel->queries - 1);
-        const int64_t query = panel->first_query + i;
-        const int64_t hidden = add_to_lane(block, walk, query, lane, width);
-        block->hides = block->hides || hidden > 0;
-        if (walk->visible_keys && (int64_t)lane < panel->queries)
-            walk->visible_keys[query] -= hidden;
+    if (walk->head.bias) {
+        const struct attn_matrix bias = {
+            .x = walk->head.bias + panel->first_query * stride[2] +
+                 block->first_key * stride[3],
+            .row_stride = stride[2],
+            .element_stride = stride[3],
+            .rows = (size_t)panel->queries,
+            .size = block->keys,
+        };
+        walk->kernels->load(block->added, width, &bias, 1.0f);
+    } else {
+        memset(block->added, 0, block->keys * width * sizeof *block->added);
     }
-    if (!walk->head.bias && !block->hides)
+    const bool hides = walk->head.keep && hide_by_keep(block, panel, walk);
+    if (!walk->head.bias && !hides)
         block->added = NULL;
+}
+
+/* Takes what keep and bias hide of the block from the counts of visible keys. */
+static void uncount_hidden(const struct attn_block *block, const struct attn_panel *panel,
+                           const struct attn_walk *walk)
+{
+    const size_t width = panel->vectors * walk->kernels->lanes;
+    for (int64_t i = 0; i < panel->queries; i++)
+        for (int64_t key = block->first[i]; key < block->end[i]; key++)
+            walk->visible_keys[panel->first_query + i] -=
+                block->added[(size_t)key * width + (size_t)i] == -INFINITY;
 }
 
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
@@ -149,7 +165,6 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     block->softcap = problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
     block->added = NULL;
-    block->hides = false;
 
     const int64_t last_query = panel->first_query + panel->queries - 1;
     const struct attn_key_range of_first =
@@ -164,5 +179,7 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
         fill_intervals(block, panel, walk);
     if (elements)
         fill_added(block, panel, walk);
+    if (block->added && walk->visible_keys)
+        uncount_hidden(block, panel, walk);
     return true;
 }

@@ -5,6 +5,7 @@
 #include "kernel/backward_product.h"
 #include "kernel/backward_table.h"
 #include "kernel/dropout.h"
+#include "kernel/finite.h"
 #include "kernel/score.h"
 #include "kernel/transpose.h"
 #include <math.h>
@@ -227,23 +228,6 @@ static void backward_delta(struct attn_backward_panel *panel, const float *outpu
     }
 }
 
-/* x · 0 is 0 for what is finite and NaN for what is not. */
-static bool backward_is_finite(const struct attn_matrix *matrix)
-{
-    vf vectors = {0};
-    float rest = 0.0f;
-    for (size_t row = 0; row < matrix->rows; row++) {
-        const float *const x = matrix->x + (ptrdiff_t)row * matrix->row_stride;
-        size_t n = 0;
-        if (matrix->element_stride == 1)
-            for (; n + VF_LANES <= matrix->size; n += VF_LANES)
-                vectors += vf_load(x + n) * vf_set1(0.0f);
-        for (; n < matrix->size; n++)
-            rest += x[(ptrdiff_t)n * matrix->element_stride] * 0.0f;
-    }
-    return !vi_any(vectors != 0.0f) && rest == 0.0f;
-}
-
 static void backward_store(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
                            const float *from, size_t width, size_t rows, size_t size,
                            float scale)
@@ -262,7 +246,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .load = load_transposed,
     .store = backward_store,
     .delta = backward_delta,
-    .is_finite = backward_is_finite,
+    .is_finite = is_finite,
 };
 
 #endif
