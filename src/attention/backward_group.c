@@ -167,6 +167,15 @@ static void load_rows(struct attn_backward_group *group, const float *output_gra
                             backward->kernels->backward->is_finite(&gradient);
 }
 
+int64_t attn_backward_group_queries(const struct attn_backward *backward,
+                                    int64_t queries_left)
+{
+    int64_t queries = 0;
+    for (size_t p = 0; p < backward->panels && queries < queries_left; p++)
+        queries += attn_next_panel(backward->kernels, queries_left - queries);
+    return queries;
+}
+
 int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t first_query)
 {
     const struct attn_backward *const backward = group->backward;
@@ -176,22 +185,19 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
         backward->gradients->output.data + sequence->b * stride[0] +
         group->walk.head.h * stride[1] + sequence->first_query * stride[2];
 
-    int64_t taken[ATTN_BACKWARD_PANELS];
-    size_t panels = 0;
+    const int64_t end =
+        first_query + attn_backward_group_queries(backward, sequence->Lq - first_query);
     group->first_query = first_query;
-    group->queries = 0;
-    while (panels < backward->panels && first_query + group->queries < sequence->Lq) {
-        taken[panels] = attn_next_panel(backward->kernels,
-                                        sequence->Lq - first_query - group->queries);
-        group->queries += taken[panels++];
-    }
-    load_rows(group, output_gradient);
+    group->queries = end - first_query;
     group->count = 0;
-    for (size_t p = 0; p < panels; p++) {
-        load_panel(group, output_gradient, first_query, taken[p]);
-        first_query += taken[p];
+    group->sink_sum = 0.0;
+    load_rows(group, output_gradient);
+    for (int64_t query = first_query; query < end;) {
+        const int64_t queries = attn_next_panel(backward->kernels, sequence->Lq - query);
+        load_panel(group, output_gradient, query, queries);
+        query += queries;
     }
-    return first_query;
+    return end;
 }
 
 /* ---- A block of keys ------------------------------------------------------------------

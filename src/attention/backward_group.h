@@ -34,7 +34,7 @@ struct attn_backward_group {
     struct attn_walk walk;
     struct attn_backward_sums sums;
     bool keys_finite; /* those of the walk's sequence and key head */
-    double sink_sum;  /* gradient of the sink, of the groups so far of this head */
+    double sink_sum;  /* the group's part of the gradient of the sink */
 
     size_t count; /* panels */
     int64_t first_query, queries;
@@ -55,6 +55,10 @@ size_t attn_backward_group_floats(const struct attn_backward *backward);
 /* Lays out the group over scratch of that many floats, aligned to 64 bytes. */
 void attn_backward_group_init(struct attn_backward_group *group,
                               const struct attn_backward *backward, float *scratch);
+
+/* How many of the queries left a group takes. */
+int64_t attn_backward_group_queries(const struct attn_backward *backward,
+                                    int64_t queries_left);
 
 /* Takes the queries from first_query on; walk and sums stand already.  Returns the first
  * one not taken. */

@@ -220,6 +220,7 @@ static void assert_tensors_near(const struct tensor *got, const struct tensor *e
                 }
 }
 
+/* The bounds of attention.h. */
 static void assert_slopes_near(const struct problem *p, const struct slopes *got,
                                const struct slopes *expected)
 {
@@ -227,7 +228,7 @@ static void assert_slopes_near(const struct problem *p, const struct slopes *got
     const double kept = p->options.dropout < 1.0 ? 1.0 / (1.0 - p->options.dropout) : 1.0;
     const double by_score = kept * largest_of(&got->output) * largest_of(&p->value) *
                             sqrt((double)p->shape.Dv);
-    const double tiny = 1e-5;
+    const double tiny = 4e-6;
     const double heads = (double)(p->shape.H / p->shape.Hk);
     const double many = sqrt((double)(p->shape.Lq + 1) * heads);
     assert_tensors_near(&got->query, &expected->query,
@@ -281,11 +282,525 @@ static void random_problems_equal_the_reference(void **state)
     on_every_level(check_random_problems);
 }
 
+/* ---- Properties
+ * ------------------------------------------------------------------------ */
+
+static void assert_same_bits(const struct tensor *a, const struct tensor *b,
+                             const char *what)
+{
+    for (int64_t i = 0; i < a->extent[0]; i++)
+        for (int64_t h = 0; h < a->extent[1]; h++)
+            for (int64_t l = 0; l < a->extent[2]; l++)
+                for (int64_t d = 0; d < a->extent[3]; d++)
+                    if (memcmp(tensor_at(a, i, h, l, d), tensor_at(b, i, h, l, d),
+                               sizeof(float)) != 0)
+                        fail_msg("seed %d: %s [%d][%d][%d][%d] is %.9g and %.9g",
+                                 (int)seed, what, (int)i, (int)h, (int)l, (int)d,
+                                 (double)*tensor_at(a, i, h, l, d),
+                                 (double)*tensor_at(b, i, h, l, d));
+}
+
+static void copy_tensor(const struct tensor *to, const struct tensor *from)
+{
+    for (int64_t b = 0; b < to->extent[0]; b++)
+        for (int64_t h = 0; h < to->extent[1]; h++)
+            for (int64_t l = 0; l < to->extent[2]; l++)
+                for (int64_t d = 0; d < to->extent[3]; d++)
+                    *tensor_at(to, b, h, l, d) = *tensor_at(from, b, h, l, d);
+}
+
+struct thread_task {
+    pthread_t thread;
+    void (*task)(void *argument, size_t index);
+    void *argument;
+    size_t index;
+};
+
+static void *run_task(void *argument)
+{
+    const struct thread_task *const t = argument;
+    t->task(t->argument, t->index);
+    return NULL;
+}
+
+static void on_threads(void *pool, size_t count,
+                       void (*task)(void *argument, size_t index), void *argument)
+{
+    (void)pool;
+    struct thread_task tasks[8];
+    assert_true(count <= 8);
+    for (size_t i = 0; i < count; i++) {
+        tasks[i] = (struct thread_task){.task = task, .argument = argument, .index = i};
+        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
+    }
+    for (size_t i = 0; i < count; i++)
+        pthread_join(tasks[i].thread, NULL);
+}
+
+/* A pool may run all tasks on one thread, and in any order. */
+static void last_task_first(void *pool, size_t count,
+                            void (*task)(void *argument, size_t index), void *argument)
+{
+    (void)pool;
+    while (count > 0)
+        task(argument, --count);
+}
+
+/* Shapes that are shared out in every way: whole units, turns, and one after the other.
+ */
+static struct problem threaded_problem(void)
+{
+    struct problem p = problem_create(seed, RULES_ALL & ~RULE_LENGTHS);
+    if (seed % 2 == 0)
+        return p;
+    problem_destroy(&p);
+    p = problem_create(seed, 0);
+    const attn_shape shape = {.B = 1,
+                              .H = 3,
+                              .Hk = seed % 4 == 1 ? 1 : 3,
+                              .Lq = 300,
+                              .Lk = 600,
+                              .D = 16,
+                              .Dv = 24};
+    free(p.query.memory), free(p.key.memory), free(p.value.memory), free(p.key_class);
+    p.key_class = calloc((size_t)shape.Lk, 1);
+    p.shape = shape;
+    p.options.query_lengths = p.options.key_lengths = NULL;
+    p.query = tensor_create(1, shape.H, shape.Lq, shape.D);
+    p.key = tensor_create(1, shape.Hk, shape.Lk, shape.D);
+    p.value = tensor_create(1, shape.Hk, shape.Lk, shape.Dv);
+    randomise(&p.query), randomise(&p.key), randomise(&p.value);
+    if (seed % 8 < 4) {
+        p.bias = tensor_create(1, 1, seed % 16 < 8 ? shape.Lq : 1, shape.Lk);
+        randomise(&p.bias);
+        p.options.bias = tensor_input(&p.bias);
+        p.options.bias.stride[0] = p.options.bias.stride[1] = 0;
+        if (p.bias.extent[2] == 1)
+            p.options.bias.stride[2] = 0;
+    }
+    p.options.sinks = p.head_floats + 32;
+    return p;
+}
+
+static bool takes_turns(attn_context *context, const struct problem *p,
+                        const struct results *r, const struct slopes *g)
+{
+    const attn_tensors tensors = problem_tensors(p, r);
+    const attn_gradients gradients = slopes_gradients(g);
+    attn_plan plan;
+    assert_int_equal(
+        attn_plan_backward(context, &p->shape, &tensors, &p->options, &gradients, &plan),
+        ATTN_OK);
+    return strcmp(plan.path, "one sweep, queries of a head in turn") == 0;
+}
+
+static void check_threads(attn_context *context)
+{
+    int took_turns = 0;
+    for (seed = 0; seed < 48; seed++) {
+        struct problem p = threaded_problem();
+        struct results r = results_create(&p);
+        struct slopes alone = slopes_create(&p), got = slopes_create(&p);
+        copy_tensor(&got.output, &alone.output);
+        forward(context, &p, &r);
+        backward(context, &p, &r, &alone);
+        const attn_context_options options = {
+            .isa = attn_context_isa(context),
+            .threads = 2 + seed % 3,
+            .parallel_for = seed % 5 == 4 ? last_task_first : on_threads,
+        };
+        attn_context *threaded = NULL;
+        assert_int_equal(attn_context_create(&threaded, &options), ATTN_OK);
+        took_turns += takes_turns(threaded, &p, &r, &got);
+        backward(threaded, &p, &r, &got);
+        assert_same_bits(&alone.query, &got.query, "query");
+        assert_same_bits(&alone.key, &got.key, "key");
+        assert_same_bits(&alone.value, &got.value, "value");
+        if (p.options.bias.data)
+            assert_same_bits(&alone.bias, &got.bias, "bias");
+        if (p.options.sinks)
+            assert_memory_equal(alone.sinks, got.sinks,
+                                (size_t)p.shape.H * sizeof(float));
+        attn_context_destroy(threaded);
+        slopes_destroy(&alone), slopes_destroy(&got);
+        results_destroy(&r);
+        problem_destroy(&p);
+    }
+    assert_true(took_turns >= 10 && took_turns < 48);
+}
+
+static void threads_change_no_bit(void **state)
+{
+    (void)state;
+    on_every_level(check_threads);
+}
+
+/* A head on contiguous memory: what most of the tests below need. */
+struct plain {
+    attn_shape shape;
+    attn_options options;
+    float *query, *key, *value, *output, *lse, *slope;
+    float *query_slope, *key_slope, *value_slope;
+};
+
+static float *floats(int64_t count)
+{
+    float *const x = calloc((size_t)count + 1, sizeof *x);
+    assert_non_null(x);
+    for (int64_t n = 0; n < count; n++)
+        x[n] = random_float();
+    return x;
+}
+
+static struct plain plain_create(int64_t H, int64_t Lq, int64_t Lk, int64_t D)
+{
+    struct plain p = {.shape = {1, H, H, Lq, Lk, D, D}};
+    attn_options_init(&p.options, &p.shape);
+    p.query = floats(H * Lq * D), p.query_slope = floats(H * Lq * D);
+    p.key = floats(H * Lk * D), p.key_slope = floats(H * Lk * D);
+    p.value = floats(H * Lk * D), p.value_slope = floats(H * Lk * D);
+    p.output = floats(H * Lq * D), p.slope = floats(H * Lq * D);
+    p.lse = floats(H * Lq);
+    return p;
+}
+
+static void plain_destroy(struct plain *p)
+{
+    free(p->query), free(p->query_slope), free(p->key), free(p->key_slope);
+    free(p->value), free(p->value_slope), free(p->output), free(p->slope), free(p->lse);
+}
+
+static attn_tensors plain_tensors(const struct plain *p)
+{
+    const attn_shape *const s = &p->shape;
+    return (attn_tensors){
+        .query = attn_input_dense(p->query, s->H, s->Lq, s->D),
+        .key = attn_input_dense(p->key, s->Hk, s->Lk, s->D),
+        .value = attn_input_dense(p->value, s->Hk, s->Lk, s->Dv),
+        .output = attn_output_dense(p->output, s->H, s->Lq, s->Dv),
+        .lse = p->lse,
+    };
+}
+
+static attn_gradients plain_gradients(const struct plain *p)
+{
+    const attn_shape *const s = &p->shape;
+    return (attn_gradients){
+        .output = attn_input_dense(p->slope, s->H, s->Lq, s->Dv),
+        .query = attn_output_dense(p->query_slope, s->H, s->Lq, s->D),
+        .key = attn_output_dense(p->key_slope, s->Hk, s->Lk, s->D),
+        .value = attn_output_dense(p->value_slope, s->Hk, s->Lk, s->Dv),
+    };
+}
+
+static void plain_run(attn_context *context, const struct plain *p)
+{
+    const attn_tensors tensors = plain_tensors(p);
+    const attn_gradients gradients = plain_gradients(p);
+    if (attn_forward(context, &p->shape, &tensors, &p->options) != ATTN_OK ||
+        attn_backward(context, &p->shape, &tensors, &p->options, &gradients) != ATTN_OK)
+        fail_msg("%s", attn_context_message(context));
+}
+
+static float *copied(const float *x, int64_t count)
+{
+    float *const copy = floats(count);
+    memcpy(copy, x, (size_t)count * sizeof *copy);
+    return copy;
+}
+
+/* Query 100 sees keys 0 to 100, and no other query may notice what becomes of it but by
+ * the gradients of these keys. */
+static void check_nan(attn_context *context)
+{
+    struct plain p = plain_create(1, 200, 200, 20);
+    p.options.causal = true;
+    plain_run(context, &p);
+    float *const query_slope = copied(p.query_slope, 200 * 20);
+    float *const key_slope = copied(p.key_slope, 200 * 20);
+    float *const value_slope = copied(p.value_slope, 200 * 20);
+    p.query[100 * 20 + 3] = NAN;
+    plain_run(context, &p);
+    for (int64_t l = 0; l < 200; l++)
+        for (int64_t d = 0; d < 20; d++) {
+            const int64_t at = l * 20 + d;
+            assert_int_equal(isnan(p.query_slope[at]), l == 100);
+            assert_int_equal(isnan(p.key_slope[at]), l <= 100);
+            assert_int_equal(isnan(p.value_slope[at]), l <= 100);
+            if (l != 100)
+                assert_memory_equal(&p.query_slope[at], &query_slope[at], sizeof(float));
+            if (l > 100) {
+                assert_memory_equal(&p.key_slope[at], &key_slope[at], sizeof(float));
+                assert_memory_equal(&p.value_slope[at], &value_slope[at], sizeof(float));
+            }
+        }
+    free(query_slope), free(key_slope), free(value_slope);
+    plain_destroy(&p);
+}
+
+static void nan_of_a_query_reaches_only_the_keys_it_sees(void **state)
+{
+    (void)state;
+    on_every_level(check_nan);
+}
+
+/* Keys 60 and beyond are hidden from queries 0 to 59: their NaN may not reach those. */
+static void check_hidden_key(attn_context *context)
+{
+    struct plain p = plain_create(1, 120, 120, 20);
+    p.options.causal = true;
+    plain_run(context, &p);
+    float *const query_slope = copied(p.query_slope, 60 * 20);
+    p.key[60 * 20] = p.value[61 * 20 + 1] = NAN;
+    p.key[70 * 20 + 19] = INFINITY;
+    plain_run(context, &p);
+    assert_memory_equal(query_slope, p.query_slope, 60 * 20 * sizeof(float));
+    free(query_slope);
+    plain_destroy(&p);
+}
+
+static void nan_of_a_hidden_key_reaches_no_gradient(void **state)
+{
+    (void)state;
+    on_every_level(check_hidden_key);
+}
+
+static void check_one_key(attn_context *context)
+{
+    struct plain p = plain_create(2, 30, 1, 33);
+    plain_run(context, &p);
+    for (int64_t n = 0; n < 2 * 30 * 33; n++)
+        assert_true(p.query_slope[n] == 0.0f);
+    for (int64_t n = 0; n < 2 * 33; n++)
+        assert_true(p.key_slope[n] == 0.0f);
+    plain_destroy(&p);
+}
+
+static void one_visible_key_gives_gradients_of_exactly_0(void **state)
+{
+    (void)state;
+    on_every_level(check_one_key);
+}
+
+/* Case 1 of the public reports: keep = [[1, 0], [0, 0]].  What an empty row holds in its
+ * gradient of the output is not read. */
+static void check_empty_row(attn_context *context)
+{
+    static const uint8_t keep[] = {1, 0, 0, 0};
+    struct plain p = plain_create(1, 2, 2, 1);
+    p.options.keep = (attn_keep){.data = keep, .stride = {0, 0, 2, 1}};
+    p.slope[1] = NAN;
+    p.slope[0] = 3.0f;
+    plain_run(context, &p);
+    assert_true(p.lse[1] == -INFINITY && p.output[1] == 0.0f);
+    assert_true(p.query_slope[0] == 0.0f && p.query_slope[1] == 0.0f);
+    assert_true(p.key_slope[0] == 0.0f && p.key_slope[1] == 0.0f);
+    assert_true(p.value_slope[0] == 3.0f && p.value_slope[1] == 0.0f);
+    plain_destroy(&p);
+}
+
+static void empty_row_has_gradient_0(void **state)
+{
+    (void)state;
+    on_every_level(check_empty_row);
+}
+
+static void no_keys_or_no_queries_give_gradients_of_0(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    struct plain no_keys = plain_create(2, 3, 0, 4),
+                 no_queries = plain_create(2, 0, 3, 4);
+    plain_run(context, &no_keys);
+    plain_run(context, &no_queries);
+    for (int64_t n = 0; n < 2 * 3 * 4; n++) {
+        assert_true(no_keys.query_slope[n] == 0.0f);
+        assert_true(no_queries.key_slope[n] == 0.0f);
+        assert_true(no_queries.value_slope[n] == 0.0f);
+    }
+    plain_destroy(&no_keys), plain_destroy(&no_queries);
+    attn_context_destroy(context);
+}
+
+/* Doubling is exact in binary, so twice the loss has exactly twice the gradients. */
+static void check_linear(attn_context *context)
+{
+    struct plain p = plain_create(3, 70, 150, 24);
+    plain_run(context, &p);
+    float *const query_slope = copied(p.query_slope, 3 * 70 * 24);
+    float *const key_slope = copied(p.key_slope, 3 * 150 * 24);
+    for (int64_t n = 0; n < 3 * 70 * 24; n++)
+        p.slope[n] *= 2.0f;
+    plain_run(context, &p);
+    for (int64_t n = 0; n < 3 * 70 * 24; n++)
+        assert_true(p.query_slope[n] == 2.0f * query_slope[n]);
+    for (int64_t n = 0; n < 3 * 150 * 24; n++)
+        assert_true(p.key_slope[n] == 2.0f * key_slope[n]);
+    free(query_slope), free(key_slope);
+    plain_destroy(&p);
+}
+
+static void gradients_are_linear_in_the_outputs(void **state)
+{
+    (void)state;
+    on_every_level(check_linear);
+}
+
+/* Three sequences in a pack, against each by itself on the same memory. */
+static void check_packed(attn_context *context)
+{
+    static const int64_t starts[] = {0, 5, 150, 163};
+    struct plain p = plain_create(1, 163, 163, 20), alone = p;
+    p.options.causal = true;
+    p.options.dropout = alone.options.dropout = 0.0;
+    p.options.sequences = 3;
+    p.options.query_starts = p.options.key_starts = starts;
+    plain_run(context, &p);
+    float *const query_slope = copied(p.query_slope, 163 * 20);
+    float *const key_slope = copied(p.key_slope, 163 * 20);
+    alone.options.causal = true;
+    for (int s = 0; s < 3; s++) {
+        const int64_t first = starts[s] * 20, length = starts[s + 1] - starts[s];
+        struct plain of_one = alone;
+        of_one.shape.Lq = of_one.shape.Lk = length;
+        of_one.query += first, of_one.key += first, of_one.value += first;
+        of_one.output += first, of_one.slope += first, of_one.lse += starts[s];
+        of_one.query_slope += first, of_one.key_slope += first;
+        of_one.value_slope += first;
+        plain_run(context, &of_one);
+    }
+    assert_memory_equal(query_slope, p.query_slope, 163 * 20 * sizeof(float));
+    assert_memory_equal(key_slope, p.key_slope, 163 * 20 * sizeof(float));
+    free(query_slope), free(key_slope);
+    plain_destroy(&p);
+}
+
+static void packed_sequence_has_the_bits_it_has_alone(void **state)
+{
+    (void)state;
+    on_every_level(check_packed);
+}
+
+static void dropping_everything_gives_gradients_of_0(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    struct plain p = plain_create(1, 20, 30, 8);
+    p.options.dropout = 1.0;
+    plain_run(context, &p);
+    for (int64_t n = 0; n < 20 * 8; n++)
+        assert_true(p.query_slope[n] == 0.0f);
+    for (int64_t n = 0; n < 30 * 8; n++)
+        assert_true(p.key_slope[n] == 0.0f && p.value_slope[n] == 0.0f);
+    plain_destroy(&p);
+    attn_context_destroy(context);
+}
+
+/* ---- Plan and errors
+ * ------------------------------------------------------------------- */
+
+static void plan_tells_the_scratch_that_is_enough(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    struct plain p = plain_create(2, 200, 300, 20);
+    const attn_tensors tensors = plain_tensors(&p);
+    const attn_gradients gradients = plain_gradients(&p);
+    attn_plan plan;
+    plain_run(context, &p);
+    assert_int_equal(
+        attn_plan_backward(context, &p.shape, &tensors, &p.options, &gradients, &plan),
+        ATTN_OK);
+    assert_string_equal(plan.path, "one sweep, heads in parallel");
+    assert_true(plan.visible_pairs == 2.0 * 200.0 * 300.0);
+    float *const before = copied(p.key_slope, 2 * 300 * 20);
+    const size_t bytes = (plan.scratch_bytes + 63) / 64 * 64;
+    void *const memory = aligned_alloc(64, bytes);
+    assert_int_equal(attn_context_lend_scratch(context, memory, plan.scratch_bytes - 1),
+                     ATTN_OK);
+    memset(p.key_slope, 0x7f, 8);
+    assert_int_equal(attn_backward(context, &p.shape, &tensors, &p.options, &gradients),
+                     ATTN_ENOMEM);
+    assert_non_null(strstr(attn_context_message(context), "scratch"));
+    assert_memory_equal(p.key_slope, "\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f", 8);
+    assert_int_equal(attn_context_lend_scratch(context, memory, plan.scratch_bytes),
+                     ATTN_OK);
+    assert_int_equal(attn_backward(context, &p.shape, &tensors, &p.options, &gradients),
+                     ATTN_OK);
+    assert_memory_equal(before, p.key_slope, 2 * 300 * 20 * sizeof(float));
+    attn_context_destroy(context);
+    free(before), free(memory);
+    plain_destroy(&p);
+}
+
+static void assert_refused(attn_context *context, const struct plain *p,
+                           const attn_tensors *tensors, const attn_gradients *gradients,
+                           const char *named, const char *expected)
+{
+    assert_int_equal(attn_backward(context, &p->shape, tensors, &p->options, gradients),
+                     ATTN_EINVAL);
+    const char *const message = attn_context_message(context);
+    if (!strstr(message, "attn_backward") || !strstr(message, named) ||
+        !strstr(message, expected))
+        fail_msg("message '%s', expected it to name %s and %s", message, named, expected);
+}
+
+static void what_cannot_be_is_refused_by_name(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    struct plain p = plain_create(2, 3, 4, 5);
+    attn_tensors tensors = plain_tensors(&p);
+    attn_gradients gradients = plain_gradients(&p);
+
+    attn_gradients wrong = gradients;
+    wrong.output.data = NULL;
+    assert_refused(context, &p, &tensors, &wrong, "gradients.output is NULL", "data");
+    wrong = gradients;
+    wrong.query.stride[1] = 0;
+    assert_refused(context, &p, &tensors, &wrong, "gradients.query.stride[1] is 0",
+                   "not 0");
+    wrong = gradients;
+    wrong.key.stride[2] = INT64_MAX / 2;
+    assert_refused(context, &p, &tensors, &wrong, "gradients.key.stride[2]", "64 bits");
+    wrong = gradients;
+    wrong.bias = attn_output_dense(p.value_slope, 2, 3, 4);
+    assert_refused(context, &p, &tensors, &wrong, "gradients.bias", "options.bias");
+    p.options.bias = attn_input_dense(p.value, 2, 3, 4);
+    p.options.bias.stride[1] = 0;
+    assert_refused(context, &p, &tensors, &wrong, "gradients.bias.stride[1] is 12",
+                   "0, as in options.bias");
+    p.options.bias.data = NULL;
+    wrong = gradients;
+    wrong.sinks = p.value_slope;
+    assert_refused(context, &p, &tensors, &wrong, "gradients.sinks", "options.sinks");
+    tensors.lse = NULL;
+    assert_refused(context, &p, &tensors, &gradients, "tensors.lse is NULL",
+                   "attn_forward wrote");
+    plain_destroy(&p);
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_gradients_equal_central_differences),
         cmocka_unit_test(random_problems_equal_the_reference),
+        cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(nan_of_a_query_reaches_only_the_keys_it_sees),
+        cmocka_unit_test(nan_of_a_hidden_key_reaches_no_gradient),
+        cmocka_unit_test(one_visible_key_gives_gradients_of_exactly_0),
+        cmocka_unit_test(empty_row_has_gradient_0),
+        cmocka_unit_test(no_keys_or_no_queries_give_gradients_of_0),
+        cmocka_unit_test(gradients_are_linear_in_the_outputs),
+        cmocka_unit_test(packed_sequence_has_the_bits_it_has_alone),
+        cmocka_unit_test(dropping_everything_gives_gradients_of_0),
+        cmocka_unit_test(plan_tells_the_scratch_that_is_enough),
+        cmocka_unit_test(what_cannot_be_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,416 @@
+/* Hands out the units and the turns of the backward pass; see backward_units.h. */
+#include "attention/backward_units.h"
+#include <sched.h>
+#include <stdatomic.h>
+#include <string.h>
+
+/* ---- Layout ---------------------------------------------------------------------------
+ */
+
+static int64_t unit_count(const struct attn_problem *problem)
+{
+    return problem->sequences * problem->shape->Hk;
+}
+
+/* Whether units add to the same elements of the bias gradient. */
+static bool units_share_bias(const struct attn_problem *problem, const attn_output *bias)
+{
+    const attn_shape *const shape = problem->shape;
+    return bias->data && ((shape->B > 1 && bias->stride[0] == 0) ||
+                          (shape->H > 1 && bias->stride[1] == 0));
+}
+
+/* Whether different keys of different queries do, which no order of blocks can sort. */
+static bool pairs_share_bias(const attn_output *bias)
+{
+    return bias->data && bias->stride[2] == 0 && bias->stride[3] == 0;
+}
+
+/* Turns that a head of the sequence takes: one even if it has no queries, so that its
+ * unit is not forgotten. */
+static int64_t turns_of_head(const struct attn_backward *backward, int64_t Lq)
+{
+    int64_t turns = 0, query = 0;
+    do {
+        query += attn_backward_group_queries(backward, Lq - query);
+        turns++;
+    } while (query < Lq);
+    return turns;
+}
+
+static int64_t turns_of_all(const struct attn_backward *backward)
+{
+    int64_t turns = 0;
+    for (int64_t s = 0; s < backward->problem.sequences; s++)
+        turns += backward->problem.shape->H *
+                 turns_of_head(backward, attn_problem_sequence(&backward->problem, s).Lq);
+    return turns;
+}
+
+/* Turns pay when whole units would leave threads idle, and when a unit has blocks of keys
+ * enough to keep the workers apart. */
+static void choose_workers(struct attn_backward_layout *layout, int64_t threads,
+                           const struct attn_backward *backward)
+{
+    const struct attn_problem *const problem = &backward->problem;
+    const attn_output *const bias = &backward->gradients->bias;
+    const int64_t units = unit_count(problem);
+    const bool together = units_share_bias(problem, bias);
+    const bool alone = pairs_share_bias(bias);
+    const bool uneven = units < 4 * threads && units % threads != 0;
+    const bool long_enough = backward->longest_keys > threads * ATTN_BLOCK_KEYS;
+    layout->in_turns = threads > 1 && !alone && (together || uneven) && long_enough;
+    layout->turns = layout->in_turns ? turns_of_all(backward) : 0;
+    layout->workers = (size_t)threads;
+    if (!layout->in_turns && (together || alone))
+        layout->workers = 1;
+    const int64_t most = layout->in_turns ? layout->turns : units;
+    if ((int64_t)layout->workers > most)
+        layout->workers = most > 0 ? (size_t)most : 1;
+}
+
+/* a · b rounded up to whole cache lines; false on overflow. */
+static bool multiply(size_t *result, size_t a, size_t b)
+{
+    if (__builtin_mul_overflow(a, b, result) || *result > SIZE_MAX / 2)
+        return false;
+    *result = (*result + 63) / 64 * 64;
+    return true;
+}
+
+attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
+                                  attn_context *context, const char *function,
+                                  const struct attn_backward *backward)
+{
+    const attn_shape *const shape = backward->problem.shape;
+    const size_t sequences = (size_t)backward->problem.sequences;
+    const size_t row_bytes = (backward->D_whole + backward->Dv_whole) * sizeof(float);
+    size_t group_bytes = 0, all_workers = 0, all_sums = 0;
+    choose_workers(layout, (int64_t)context->threads, backward);
+    const size_t sums = layout->in_turns ? 1 : layout->workers;
+    const size_t heads = backward->gradients->sinks ? (size_t)shape->H : 0;
+    layout->group_bytes = (sizeof(struct attn_backward_group) + 63) / 64 * 64;
+    const bool fits =
+        multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
+        multiply(&layout->progress_bytes, (size_t)layout->turns, sizeof(int64_t)) &&
+        multiply(&layout->sums_bytes, (size_t)backward->longest_keys, row_bytes) &&
+        multiply(&group_bytes, attn_backward_group_floats(backward), sizeof(float)) &&
+        multiply(&layout->worker_bytes, layout->group_bytes + group_bytes, 1) &&
+        multiply(&all_workers, layout->worker_bytes, layout->workers) &&
+        multiply(&all_sums, layout->sums_bytes, sums) &&
+        !__builtin_add_overflow(layout->sink_bytes + layout->progress_bytes, all_workers,
+                                &layout->bytes) &&
+        !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes);
+    if (!fits)
+        return attn_context_fail(context, ATTN_ENOMEM,
+                                 "%s: sums for %lld keys of size %lld do not fit any "
+                                 "memory",
+                                 function, (long long)backward->longest_keys,
+                                 (long long)shape->D);
+    return ATTN_OK;
+}
+
+/* ---- Units ----------------------------------------------------------------------------
+ */
+
+struct work {
+    const struct attn_backward *backward;
+    const struct attn_backward_layout *layout;
+    double *sink_sums;         /* [sequences][H]; NULL if not wanted */
+    _Atomic int64_t *progress; /* of each turn: keys of its unit below are done with */
+    char *sums, *workers;
+    _Atomic int64_t next; /* unit or turn */
+};
+
+static struct attn_backward_group *begin_worker(const struct work *work, size_t worker)
+{
+    const struct attn_backward *const backward = work->backward;
+    const struct attn_backward_layout *const layout = work->layout;
+    char *const memory = work->workers + worker * layout->worker_bytes;
+    char *const sums = work->sums + (layout->in_turns ? 0 : worker * layout->sums_bytes);
+    struct attn_backward_group *const group = (void *)memory;
+    attn_backward_group_init(group, backward, (void *)(memory + layout->group_bytes));
+    group->sums.key = (void *)sums;
+    group->sums.value =
+        group->sums.key + (size_t)backward->longest_keys * backward->D_whole;
+    return group;
+}
+
+static bool keys_are_finite(const struct attn_backward *backward,
+                            const struct attn_sequence *sequence, int64_t hk)
+{
+    const attn_input *const key = &backward->problem.tensors->key;
+    if (sequence->Lk == 0)
+        return true;
+    const struct attn_matrix matrix = {
+        .x = key->data + sequence->b * key->stride[0] + hk * key->stride[1] +
+             sequence->first_key * key->stride[2],
+        .row_stride = key->stride[2],
+        .element_stride = key->stride[3],
+        .rows = (size_t)sequence->Lk,
+        .size = (size_t)backward->problem.shape->D,
+    };
+    return backward->kernels->backward->is_finite(&matrix);
+}
+
+static void look_at_unit(struct attn_backward_group *group, int64_t unit)
+{
+    const struct attn_problem *const problem = &group->backward->problem;
+    const int64_t Hk = problem->shape->Hk;
+    group->walk.sequence = attn_problem_sequence(problem, unit / Hk);
+    group->keys_finite =
+        keys_are_finite(group->backward, &group->walk.sequence, unit % Hk);
+}
+
+static void begin_sums(const struct attn_backward_group *group)
+{
+    const struct attn_backward *const backward = group->backward;
+    const size_t Lk = (size_t)group->walk.sequence.Lk;
+    memset(group->sums.key, 0, Lk * backward->D_whole * sizeof(float));
+    memset(group->sums.value, 0, Lk * backward->Dv_whole * sizeof(float));
+}
+
+void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
+                     int64_t end_row, int64_t size)
+{
+    const int64_t *const stride = x->stride;
+    for (int64_t row = first_row; row < end_row && x->data; row++) {
+        float *const to = x->data + b * stride[0] + h * stride[1] + row * stride[2];
+        for (int64_t n = 0; n < size; n++)
+            to[n * stride[3]] = 0.0f;
+    }
+}
+
+static void store_rows(const attn_output *x, const struct attn_sequence *sequence,
+                       int64_t hk, const float *from, size_t whole_size, int64_t size,
+                       float scale)
+{
+    const int64_t *const stride = x->stride;
+    for (int64_t row = 0; row < sequence->Lk && x->data; row++) {
+        float *const to = x->data + sequence->b * stride[0] + hk * stride[1] +
+                          (sequence->first_key + row) * stride[2];
+#pragma GCC unroll 8
+        for (int64_t n = 0; n < size; n++)
+            to[n * stride[3]] = from[n] * scale;
+        from += whole_size;
+    }
+}
+
+/* The sums, and 0 for what is padding. */
+static void store_sums(const struct attn_backward_group *group, int64_t hk)
+{
+    const struct attn_backward *const backward = group->backward;
+    const struct attn_problem *const problem = &backward->problem;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    const attn_gradients *const gradients = backward->gradients;
+    const attn_shape *const shape = problem->shape;
+    const int64_t heads = shape->H / shape->Hk, b = sequence->b;
+    store_rows(&gradients->key, sequence, hk, group->sums.key, backward->D_whole,
+               shape->D, problem->options->scale);
+    store_rows(&gradients->value, sequence, hk, group->sums.value, backward->Dv_whole,
+               shape->Dv, 1.0f);
+    if (problem->packed)
+        return;
+    attn_clear_rows(&gradients->key, b, hk, sequence->Lk, shape->Lk, shape->D);
+    attn_clear_rows(&gradients->value, b, hk, sequence->Lk, shape->Lk, shape->Dv);
+    for (int64_t h = hk * heads; h < (hk + 1) * heads; h++)
+        attn_clear_rows(&gradients->query, b, h, sequence->Lq, shape->Lq, shape->D);
+}
+
+static void add_sink(const struct work *work, const struct attn_backward_group *group)
+{
+    if (work->sink_sums)
+        work->sink_sums[group->walk.sequence.index * work->backward->problem.shape->H +
+                        group->walk.head.h] += group->sink_sum;
+}
+
+static void take_unit(const struct work *work, struct attn_backward_group *group,
+                      int64_t unit)
+{
+    const struct attn_problem *const problem = &work->backward->problem;
+    const int64_t Hk = problem->shape->Hk, heads = problem->shape->H / Hk;
+    const int64_t hk = unit % Hk;
+    look_at_unit(group, unit);
+    begin_sums(group);
+    for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
+        group->walk.head = attn_problem_head(problem, &group->walk.sequence, h);
+        for (int64_t query = 0; query < group->walk.sequence.Lq;) {
+            query = attn_backward_group_load(group, query);
+            const struct attn_key_range keys = attn_backward_group_keys(group);
+            const int64_t first = keys.first - keys.first % ATTN_BLOCK_KEYS;
+            for (int64_t key = first; key < keys.end; key += ATTN_BLOCK_KEYS)
+                attn_backward_group_show(group, key);
+            attn_backward_group_store(group);
+            add_sink(work, group);
+        }
+    }
+    store_sums(group, hk);
+}
+
+static void take_units(void *argument, size_t worker)
+{
+    struct work *const work = argument;
+    struct attn_backward_group *const group = begin_worker(work, worker);
+    const int64_t units = unit_count(&work->backward->problem);
+    for (;;) {
+        const int64_t unit = atomic_fetch_add(&work->next, 1);
+        if (unit >= units)
+            return;
+        take_unit(work, group, unit);
+    }
+}
+
+/* ---- Turns ----------------------------------------------------------------------------
+ */
+
+/* Which turn a worker looks at.  Turns are counted over all units and heads, in the order
+ * in which one worker alone would take them. */
+struct cursor {
+    int64_t turn, unit, h;
+    int64_t first_query;
+    bool first_of_unit, last_of_unit;
+};
+
+static void mark_ends(struct cursor *cursor, const struct attn_backward_group *group)
+{
+    const struct attn_backward *const backward = group->backward;
+    const attn_shape *const shape = backward->problem.shape;
+    const int64_t Lq = group->walk.sequence.Lq, heads = shape->H / shape->Hk;
+    const int64_t hk = cursor->unit % shape->Hk;
+    const int64_t queries =
+        attn_backward_group_queries(backward, Lq - cursor->first_query);
+    cursor->first_of_unit = cursor->h == hk * heads && cursor->first_query == 0;
+    cursor->last_of_unit =
+        cursor->h == (hk + 1) * heads - 1 && cursor->first_query + queries >= Lq;
+}
+
+static void begin_unit(struct cursor *cursor, struct attn_backward_group *group,
+                       int64_t unit)
+{
+    const attn_shape *const shape = group->backward->problem.shape;
+    cursor->unit = unit;
+    cursor->h = unit % shape->Hk * (shape->H / shape->Hk);
+    cursor->first_query = 0;
+    look_at_unit(group, unit);
+    mark_ends(cursor, group);
+}
+
+static void advance(struct cursor *cursor, struct attn_backward_group *group)
+{
+    const int64_t Lq = group->walk.sequence.Lq;
+    cursor->turn++;
+    if (cursor->last_of_unit) {
+        begin_unit(cursor, group, cursor->unit + 1);
+        return;
+    }
+    cursor->first_query +=
+        attn_backward_group_queries(group->backward, Lq - cursor->first_query);
+    if (cursor->first_query >= Lq) {
+        cursor->first_query = 0;
+        cursor->h++;
+    }
+    mark_ends(cursor, group);
+}
+
+enum { SPINS = 2000 }; /* some microseconds, then others may run */
+
+/* Until the turn before this one is done with the keys below.  It is under way: turns are
+ * handed out in order, and a worker that has one waits for nothing but the one before. */
+static void await(const struct work *work, int64_t turn, int64_t keys)
+{
+    if (turn == 0)
+        return;
+    for (int64_t spin = 0;
+         atomic_load_explicit(&work->progress[turn - 1], memory_order_acquire) < keys;)
+        if (++spin % SPINS == 0)
+            sched_yield();
+}
+
+static void report(const struct work *work, int64_t turn, int64_t keys)
+{
+    atomic_store_explicit(&work->progress[turn], keys, memory_order_release);
+}
+
+/* What is reported was awaited before, so that a turn done with some keys means that all
+ * turns before it are. */
+static void take_turn(const struct work *work, struct attn_backward_group *group,
+                      const struct cursor *cursor)
+{
+    const struct attn_problem *const problem = &group->backward->problem;
+    const int64_t turn = cursor->turn;
+    const bool has_queries = group->walk.sequence.Lq > 0;
+    group->walk.head = attn_problem_head(problem, &group->walk.sequence, cursor->h);
+    if (cursor->first_of_unit) {
+        await(work, turn, INT64_MAX);
+        begin_sums(group);
+    }
+    if (has_queries) {
+        attn_backward_group_load(group, cursor->first_query);
+        const struct attn_key_range keys = attn_backward_group_keys(group);
+        int64_t key = keys.first - keys.first % ATTN_BLOCK_KEYS;
+        for (; key < keys.end; key += ATTN_BLOCK_KEYS) {
+            await(work, turn, cursor->first_of_unit ? 0 : key + ATTN_BLOCK_KEYS);
+            attn_backward_group_show(group, key);
+            report(work, turn, key + ATTN_BLOCK_KEYS);
+        }
+        attn_backward_group_store(group);
+    }
+    await(work, turn, INT64_MAX);
+    if (has_queries)
+        add_sink(work, group);
+    if (cursor->last_of_unit)
+        store_sums(group, cursor->unit % problem->shape->Hk);
+    report(work, turn, INT64_MAX);
+}
+
+static void take_turns(void *argument, size_t worker)
+{
+    struct work *const work = argument;
+    struct attn_backward_group *const group = begin_worker(work, worker);
+    struct cursor cursor = {0};
+    begin_unit(&cursor, group, 0);
+    for (;;) {
+        const int64_t turn = atomic_fetch_add(&work->next, 1);
+        if (turn >= work->layout->turns)
+            return;
+        while (cursor.turn < turn)
+            advance(&cursor, group);
+        take_turn(work, group, &cursor);
+    }
+}
+
+/* ---- All of it ------------------------------------------------------------------------
+ */
+
+static void store_sinks(const struct attn_backward *backward, const double *sums)
+{
+    const int64_t H = backward->problem.shape->H;
+    for (int64_t h = 0; h < H; h++) {
+        double sum = 0.0;
+        for (int64_t s = 0; s < backward->problem.sequences; s++)
+            sum += sums[s * H + h];
+        backward->gradients->sinks[h] = (float)sum;
+    }
+}
+
+void attn_backward_run(const attn_context *context, const struct attn_backward *backward,
+                       const struct attn_backward_layout *layout, void *memory)
+{
+    char *const progress = (char *)memory + layout->sink_bytes;
+    char *const workers = progress + layout->progress_bytes;
+    memset(memory, 0, layout->sink_bytes);
+    struct work work = {
+        .backward = backward,
+        .layout = layout,
+        .sink_sums = backward->gradients->sinks ? memory : NULL,
+        .progress = (void *)progress,
+        .workers = workers,
+        .sums = workers + layout->workers * layout->worker_bytes,
+    };
+    for (int64_t turn = 0; turn < layout->turns; turn++)
+        atomic_init(&work.progress[turn], 0);
+    attn_context_run(context, layout->workers, layout->in_turns ? take_turns : take_units,
+                     &work);
+    if (work.sink_sums)
+        store_sinks(backward, work.sink_sums);
+}

@@ -1,0 +1,38 @@
+/* How the backward pass is shared out.  A unit is one key head of one sequence, with all
+ * the query heads that read it; a turn is one group of queries of one of these heads.
+ * Turns add to the sums of their unit in one order, whoever takes them, so no bit depends
+ * on threads:
+ *
+ *     enough units     each worker takes whole units, with sums of its own
+ *     a few long ones  all workers share a unit and its sums, and take its turns one
+ * after the other: each stays a block of keys behind the turn before it */
+#ifndef ATTN_ATTENTION_BACKWARD_UNITS_H
+#define ATTN_ATTENTION_BACKWARD_UNITS_H
+
+#include "attention/backward_group.h"
+
+/* Scratch: sink gradients [sequences][H], the progress of each turn, the sums of each
+ * worker or of all, and for each worker a group with its floats. */
+struct attn_backward_layout {
+    bool in_turns;
+    size_t workers;
+    int64_t turns; /* with in_turns */
+    size_t sink_bytes, progress_bytes, sums_bytes, group_bytes, worker_bytes;
+    size_t bytes; /* of all */
+};
+
+/* ATTN_ENOMEM when the number of bytes overflows. */
+ATTN_CHECKED attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
+                                               attn_context *context,
+                                               const char *function,
+                                               const struct attn_backward *backward);
+
+/* Writes all gradients but that of the bias, to which it adds. */
+void attn_backward_run(const attn_context *context, const struct attn_backward *backward,
+                       const struct attn_backward_layout *layout, void *memory);
+
+/* x[b][h][row][·] = 0 for first_row ≤ row < end_row, where there is an x. */
+void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
+                     int64_t end_row, int64_t size);
+
+#endif
