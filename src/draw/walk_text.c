@@ -46,25 +46,6 @@ static void print_number(FILE *out, float value, int decimals)
         fprintf(out, "%8.*f", decimals, (double)value);
 }
 
-/* Rows belong to tokens in all steps but the projections, whose rows have no name. */
-static void print_matrix(FILE *out, const attn_walk *walk, const struct step *step)
-{
-    const attn_walk_matrix *const matrix = &walk->steps[step->matrix];
-    const bool of_tokens = step->matrix != ATTN_WALK_QUERY_PROJECTION &&
-                           step->matrix != ATTN_WALK_KEY_PROJECTION &&
-                           step->matrix != ATTN_WALK_VALUE_PROJECTION;
-    const int decimals = is_whole(matrix) ? 0 : step->decimals;
-    fprintf(out, "  %s  [%" PRId64 " × %" PRId64 "]\n", step->title, matrix->rows,
-            matrix->columns);
-    for (int64_t i = 0; i < matrix->rows; i++) {
-        fputs("    ", out);
-        pad(out, of_tokens ? walk->words[i] : "", widest_word(walk));
-        for (int64_t j = 0; j < matrix->columns; j++)
-            print_number(out, matrix->values[i * matrix->columns + j], decimals);
-        fputc('\n', out);
-    }
-}
-
 /* Over the columns of a matrix of tokens by tokens. */
 static void print_keys(FILE *out, const attn_walk *walk)
 {
@@ -79,6 +60,31 @@ static void print_keys(FILE *out, const attn_walk *walk)
         fputs(word, out);
     }
     fputc('\n', out);
+}
+
+/* Rows belong to tokens in all steps but the projections, whose rows have no name; the
+ * columns of three steps do. */
+static void print_matrix(FILE *out, const attn_walk *walk, const struct step *step)
+{
+    const attn_walk_matrix *const matrix = &walk->steps[step->matrix];
+    const bool of_tokens = step->matrix != ATTN_WALK_QUERY_PROJECTION &&
+                           step->matrix != ATTN_WALK_KEY_PROJECTION &&
+                           step->matrix != ATTN_WALK_VALUE_PROJECTION;
+    const bool of_keys = step->matrix == ATTN_WALK_LOGITS ||
+                         step->matrix == ATTN_WALK_SCORES ||
+                         step->matrix == ATTN_WALK_WEIGHTS;
+    const int decimals = is_whole(matrix) ? 0 : step->decimals;
+    fprintf(out, "  %s  [%" PRId64 " × %" PRId64 "]\n", step->title, matrix->rows,
+            matrix->columns);
+    if (of_keys)
+        print_keys(out, walk);
+    for (int64_t i = 0; i < matrix->rows; i++) {
+        fputs("    ", out);
+        pad(out, of_tokens ? walk->words[i] : "", widest_word(walk));
+        for (int64_t j = 0; j < matrix->columns; j++)
+            print_number(out, matrix->values[i * matrix->columns + j], decimals);
+        fputc('\n', out);
+    }
 }
 
 static void print_reading(FILE *out, const attn_walk *walk)
@@ -121,13 +127,10 @@ static void print_walk(FILE *out, const attn_walk *walk)
     fputs("\n4. Every query meets every key: a row for each query, a column for each "
           "key.\n",
           out);
-    print_keys(out, walk);
     print_matrix(out, walk, &(struct step){ATTN_WALK_LOGITS, "Q Kᵀ", 2});
     fputs("\n5. Products of longer vectors are larger, so they are scaled down.\n", out);
-    print_keys(out, walk);
     print_matrix(out, walk, &(struct step){ATTN_WALK_SCORES, scores, 2});
     fputs("\n6. Softmax turns each row into weights that sum to 1.\n", out);
-    print_keys(out, walk);
     print_matrix(out, walk, &(struct step){ATTN_WALK_WEIGHTS, "A = softmax", 3});
     print_reading(out, walk);
     fputs("\n7. Each token takes the values in these shares: its new vector.\n", out);
