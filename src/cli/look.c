@@ -54,7 +54,8 @@ static bool ends_with(const char *text, const char *end)
 static bool is_file(const char *path)
 {
     struct stat status;
-    return strlen(path) < 4096 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return strlen(path) < 4096 && stat(path, &status) == 0 &&
+           (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode));
 }
 
 static attn_status read_text(const char *given, char **text, size_t *length,
@@ -308,6 +309,9 @@ int cli_look(int argc, char **argv)
         return code;
     attn_record *record = NULL;
     attn_status status = make_record(&a, &record, &error);
+    if (status == ATTN_OK && !record->finished)
+        fprintf(stderr,
+                "attn look: the model did not end its translation; it was stopped\n");
     if (status == ATTN_OK)
         status = choose(&a, record, &drawn, &error);
     if (status == ATTN_OK)

@@ -239,8 +239,9 @@ static void put_header(writer *w)
     put_text(w, "source_language", record->source_language);
     attn_buffer_put(&w->out, ",");
     put_text(w, "target_language", record->target_language);
-    attn_buffer_print(&w->out, ",\"beams\":%lld,\"forced\":%s,\n",
-                      (long long)record->beams, record->forced ? "true" : "false");
+    attn_buffer_print(&w->out, ",\"beams\":%lld,\"forced\":%s,\"finished\":%s,\n",
+                      (long long)record->beams, record->forced ? "true" : "false",
+                      record->finished ? "true" : "false");
     put_words(w, "source_words", &record->source_words);
     attn_buffer_put(&w->out, ",\n");
     put_words(w, "written_words", &record->written_words);

@@ -120,18 +120,28 @@ static attn_status place_tokens(builder *b, const attn_translation *translation)
 
 static attn_status search(builder *b)
 {
-    b->record->beams = b->request->search.beams;
-    if (b->request->written != NULL)
-        return place_tokens(b, b->request->written);
+    const int64_t most = attn_translator_config_of(b->request->translator)->max_positions;
     const int64_t starts[] = {0, (int64_t)b->source_count + 1};
     const attn_packing packing = {1, starts};
+    attn_search_options options = b->request->search;
     attn_translation translation = {0};
     attn_status status =
         attn_translate(b->request->translator, b->request->context, b->source_ids,
-                       packing, &b->request->search, &translation, b->error);
+                       packing, &options, &translation, b->error);
+    if (status == ATTN_OK && (int64_t)translation.count + 1 > most) {
+        /* It ran to its last position without an end; with the start mark before it that
+         * is one token more than can be looked at. */
+        options.max_length = most - 1;
+        free(translation.ids);
+        translation = (attn_translation){0};
+        status = attn_translate(b->request->translator, b->request->context,
+                                b->source_ids, packing, &options, &translation, b->error);
+    }
     if (status == ATTN_OK)
         status = place_tokens(b, &translation);
     free(translation.ids);
+    b->record->beams = options.beams;
+    b->record->finished = translation.finished;
     return status;
 }
 
@@ -146,6 +156,7 @@ static attn_status take_translation(builder *b)
     b->target_length = strlen(text);
     b->record->translation = strdup(text);
     b->record->forced = true;
+    b->record->finished = true;
     return b->target_text == NULL || b->record->translation == NULL ? no_memory(b)
                                                                     : ATTN_OK;
 }

@@ -43,6 +43,8 @@ typedef struct attn_record {
     char target_language[16];   /* "fr"; "" where nothing is translated */
     bool forced;                /* the translation was given, not found by search */
     int64_t beams;              /* of the search; 0 when forced */
+    bool finished; /* the model wrote </s>; else the search was stopped, and the row of
+                    * </s> tells where it would have looked */
     attn_record_words
         source_words; /* ends with </s>; encoder rows, encoder and cross keys */
     attn_record_words

@@ -33,13 +33,14 @@ static json_t *record_to_json(const attn_record *record)
     json_t *parts = json_array();
     for (int64_t i = 0; i < record->part_count; i++)
         json_array_append_new(parts, json_string(attn_part_name(record->parts[i].part)));
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:o, s:o, s:o, s:o}",
                      "version", VERSION, "model", record->model, "source", record->source,
                      "translation", record->translation, "source_language",
                      record->source_language, "target_language", record->target_language,
-                     "forced", (int)record->forced, "beams", (json_int_t)record->beams,
-                     "source_words", words_to_json(&record->source_words),
-                     "written_words", words_to_json(&record->written_words), "read_words",
+                     "forced", (int)record->forced, "finished", (int)record->finished,
+                     "beams", (json_int_t)record->beams, "source_words",
+                     words_to_json(&record->source_words), "written_words",
+                     words_to_json(&record->written_words), "read_words",
                      words_to_json(&record->read_words), "parts", parts);
 }
 
@@ -181,12 +182,14 @@ static attn_status read_header(const reader *r)
         return wrong(r, "the record is of another version", "version 1");
     const json_t *beams = json_object_get(r->json, "beams");
     const json_t *forced = json_object_get(r->json, "forced");
+    const json_t *finished = json_object_get(r->json, "finished");
     if (!json_is_integer(beams) || json_integer_value(beams) < 0 ||
-        !json_is_boolean(forced))
+        !json_is_boolean(forced) || !json_is_boolean(finished))
         return wrong(r, "how the translation was found is malformed",
-                     "beams (0 or more) and forced (true or false)");
+                     "beams (0 or more), forced and finished (true or false)");
     record->beams = json_integer_value(beams);
     record->forced = json_is_true(forced);
+    record->finished = json_is_true(finished);
     attn_status status = read_text(r, "model", &record->model);
     if (status == ATTN_OK)
         status = read_text(r, "source", &record->source);

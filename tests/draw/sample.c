@@ -96,6 +96,7 @@ draw_sample sample_create(const sample_shape *shape)
     strcpy(record->source_language, "en");
     strcpy(record->target_language, "fr");
     record->beams = 4;
+    record->finished = true;
     fill_words(&record->source_words, shape->source, 1, shape);
     fill_words(&record->written_words, shape->written, 1, shape);
     fill_words(&record->read_words, shape->written, -1, shape);

@@ -82,6 +82,7 @@ attn_record *hand_record(const char *source, const char *written, int64_t layers
     strcpy(record->source_language, "en");
     strcpy(record->target_language, "fr");
     record->beams = 4;
+    record->finished = true;
     split(&record->source_words, NULL, source, "</s>");
     split(&record->written_words, NULL, written, "</s>");
     split(&record->read_words, "<s>", written, NULL);

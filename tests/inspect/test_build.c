@@ -44,7 +44,8 @@ static int make_model(void **state)
                                            .decoder_layers = 3,
                                            .inner = 64,
                                            .max_positions = POSITIONS,
-                                           .activation = ATTN_RELU};
+                                           .activation = ATTN_RELU,
+                                           .normalise_first = true};
     if (attn_translator_create(&model.translator, &config, 5, &error) != ATTN_OK) {
         print_error("%s\n", error.message);
         return -1;

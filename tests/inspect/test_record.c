@@ -35,6 +35,7 @@ static attn_record *example(void)
     hand_look_along(record, ATTN_PART_CROSS, 0, 1, 0, 0.7f);
     record->source_words.list[0].tokens = 3;
     record->forced = true;
+    record->finished = true;
     record->beams = 0;
     attn_summary_destroy(hand_summary(record)); /* measures the entropies */
     return record;
@@ -64,7 +65,7 @@ static void what_is_saved_comes_back_to_the_bit(void **state)
     assert_string_equal(loaded->translation, saved->translation);
     assert_string_equal(loaded->source_language, "en");
     assert_string_equal(loaded->target_language, "fr");
-    assert_true(loaded->forced);
+    assert_true(loaded->forced && loaded->finished);
     assert_int_equal(loaded->beams, 0);
     assert_words_equal(&loaded->source_words, &saved->source_words);
     assert_words_equal(&loaded->written_words, &saved->written_words);
@@ -168,7 +169,8 @@ struct lie {
     "\"written_words\":[],\"read_words\":[],\"parts\":[\"encoder\"]}"
 #define HEAD                                                                             \
     "{\"version\":1,\"model\":\"m\",\"source\":\"a\",\"translation\":\"\","              \
-    "\"source_language\":\"en\",\"target_language\":\"\",\"forced\":false,\"beams\":4,"
+    "\"source_language\":\"en\",\"target_language\":\"\",\"forced\":false,\"finished\":" \
+    "true,\"beams\":4,"
 
 static attn_status write_and_load(const struct lie *lie, attn_error *error)
 {
@@ -197,8 +199,8 @@ static void each_lie_has_a_name(void **state)
         {"{\"version\":1", TRUE_NUMBERS, 1, 2, "\"attn.record\""},
         {"{\"version\":2}", TRUE_NUMBERS, 1, 2, "another version"},
         {"{\"version\":1,\"beams\":-1,\"forced\":false}", TRUE_NUMBERS, 1, 2, "beams"},
-        {"{\"version\":1,\"beams\":1,\"forced\":false,\"model\":7}", TRUE_NUMBERS, 1, 2,
-         "\"model\" is no text"},
+        {"{\"version\":1,\"beams\":1,\"forced\":false,\"finished\":true,\"model\":7}",
+         TRUE_NUMBERS, 1, 2, "\"model\" is no text"},
         {HEAD "\"source_words\":7}", TRUE_NUMBERS, 1, 2, "\"source_words\" is no list"},
         {HEAD "\"source_words\":[{\"text\":\"\",\"special\":false,\"tokens\":1}]}",
          TRUE_NUMBERS, 1, 2, "word 1 of \"source_words\" is malformed"},
