@@ -156,14 +156,13 @@ static void put_argument(canvas *c, attn_buffer *out, const attn_record_word *wo
 
 static void draw_next(canvas *c)
 {
-    static const char about[] = "  one word, every head",
-                      file[] = "attn look -o look.html";
+    static const char about[] = "  one word, every head", file[] = "-o look.html  a page";
     int64_t row = 0, column = 6;
     const attn_record_word *word = word_to_ask(c, &row);
     canvas_put(c, STYLE_DIM, "next: ");
     if (word != NULL) {
         attn_buffer command = {0};
-        attn_buffer_put(&command, "attn look --at ");
+        attn_buffer_put(&command, "attn look TEXT --at ");
         put_argument(c, &command, word, row);
         column += (int64_t)attn_text_columns(attn_buffer_text(&command));
         attn_buffer_put(&c->out, attn_buffer_text(&command));

@@ -92,7 +92,7 @@ static void the_picture_answers_first(void **state)
                     "\nWhich source word each written word read  cross layer ");
     assert_contains(result.out, "\nWhat the heads do");
     assert_contains(result.out, "\nHeads worth a look\n");
-    assert_contains(result.out, "\nnext: attn look --at ");
+    assert_contains(result.out, "\nnext: attn look TEXT --at ");
     assert_string_equal(result.err, "");
     assert_null(strchr(result.out, '\x1b')); /* a pipe gets no colour */
     run_free(&result);

@@ -80,7 +80,8 @@ static void the_whole_picture_is_this_text(void **state)
         "encoder 1.2  far links   \"was²\" looks at \"it\" .84\n"
         "decoder 1.1  broadest    entropy 1.0; \"était²\" gives no word more than .25\n"
         "\n"
-        "next: attn look --at 'was#2'  one word, every head    attn look -o look.html\n";
+        "next: attn look TEXT --at 'was#2'  one word, every head    -o look.html  a "
+        "page\n";
     attn_record *record = example();
     const attn_draw_options options = plain();
     char *text = draw(record, &options);
@@ -120,7 +121,8 @@ static void without_utf8_it_is_ascii_only(void **state)
         "encoder 1.2  far links   \"was#2\" looks at \"it\" .84\n"
         "decoder 1.1  broadest    entropy 1.0; \"etait#2\" gives no word more than .25\n"
         "\n"
-        "next: attn look --at 'was#2'  one word, every head    attn look -o look.html\n";
+        "next: attn look TEXT --at 'was#2'  one word, every head    -o look.html  a "
+        "page\n";
     attn_record *record = example();
     attn_draw_options options = plain();
     options.ascii = true;
