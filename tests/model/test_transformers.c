@@ -143,8 +143,8 @@ static void prepare(const attn_translator_config *config, attn_dtype dtype, char
     /* Small weights make every next token alike, and no search shows anything; large ones
      * that are normalised last make much of fp32's rounding, in `transformers` too. */
     attn_parameters *const parameters = attn_translator_parameters(saved);
-    for (size_t i = 0; config->normalise_first && i < parameters->floats; i++)
-        parameters->values[i] *= 1.5f;
+    for (size_t i = 0; i < parameters->floats; i++)
+        parameters->values[i] *= config->normalise_first ? 1.5f : 1.25f;
     if (attn_translator_save(saved, folder, (int)dtype, &error) != ATTN_OK ||
         attn_translator_load(&loaded, folder, &error) != ATTN_OK)
         fail_msg("%s", error.message);
