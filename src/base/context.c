@@ -44,10 +44,11 @@ attn_status attn_context_lend_scratch(attn_context *context, void *memory, size_
                                  "address that is a multiple of 64",
                                  memory);
     if (bytes > 0 && !memory)
-        return attn_context_fail(context, ATTN_EINVAL,
-                                 "attn_context_lend_scratch: memory is NULL, expected %zu "
-                                 "bytes",
-                                 bytes);
+        return attn_context_fail(
+            context, ATTN_EINVAL,
+            "attn_context_lend_scratch: memory is NULL, expected %zu "
+            "bytes",
+            bytes);
     if (!context->scratch_is_lent)
         free(context->scratch);
     context->scratch_is_lent = bytes > 0;
@@ -77,7 +78,8 @@ const char *attn_context_message(const attn_context *context)
     return context->message;
 }
 
-attn_status attn_context_create(attn_context **context, const attn_context_options *options)
+attn_status attn_context_create(attn_context **context,
+                                const attn_context_options *options)
 {
     static const attn_context_options defaults = {.threads = 1};
     *context = NULL;
