@@ -39,7 +39,8 @@ typedef enum attn_status {
     ATTN_ENOMEM = -2,       /* memory was refused; nothing was written */
     ATTN_EUNSUPPORTED = -3, /* this build or this processor lacks what was asked for */
     ATTN_EIO = -4,          /* a file could not be read or written */
-    ATTN_EFORMAT = -5       /* a file's content is not what it should be */
+    ATTN_EFORMAT = -5,      /* a file's content is not what it should be */
+    ATTN_ENOTFINITE = -6    /* numbers grew without bound, as in a training gone wrong */
 } attn_status;
 
 /** "ATTN_OK", "ATTN_EINVAL", …; never NULL. */

@@ -16,6 +16,8 @@ const char *attn_status_name(attn_status status)
         return "ATTN_EIO";
     case ATTN_EFORMAT:
         return "ATTN_EFORMAT";
+    case ATTN_ENOTFINITE:
+        return "ATTN_ENOTFINITE";
     }
     return "unknown status";
 }

@@ -33,7 +33,7 @@ static attn_status refuse_step(const struct attn_training *training, double loss
         }
     }
     return attn_error_set(
-        error, ATTN_EINVAL,
+        error, ATTN_ENOTFINITE,
         "step %lld: the loss is %g and the norm of its gradient is not "
         "finite; first tensor that is not finite: %s%s; the last good "
         "checkpoint stays (%s). A lower training.peak_learning_rate may "

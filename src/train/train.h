@@ -30,9 +30,9 @@ typedef enum attn_train_end {
 
 /**
  * Killed at any moment and started again, it gives the bits of an unbroken run.
- * @return ATTN_OK and *end; or ATTN_EINVAL (a loss that is not finite, a checkpoint of
- *         another recipe), ATTN_ENOMEM, ATTN_EIO, ATTN_EFORMAT: the last whole checkpoint
- *         stays.
+ * @return ATTN_OK and *end; or ATTN_ENOTFINITE (a loss, named with its step and tensor),
+ *         ATTN_EINVAL (a checkpoint of another recipe), ATTN_ENOMEM, ATTN_EIO,
+ *         ATTN_EFORMAT: the last whole checkpoint stays.
  */
 ATTN_CHECKED attn_status attn_train(const attn_recipe *recipe,
                                     const attn_train_options *options,
