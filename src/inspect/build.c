@@ -145,6 +145,19 @@ static attn_status search(builder *b)
     return status;
 }
 
+/* What a search found before.  One that was stopped at the last position has a token too
+ * many behind the start mark, and is looked at without it. */
+static attn_status take_written(builder *b)
+{
+    const int64_t most = attn_translator_config_of(b->request->translator)->max_positions;
+    attn_translation written = *b->request->written;
+    if (!written.finished && (int64_t)written.count == most)
+        written.count--;
+    b->record->beams = b->request->search.beams;
+    b->record->finished = written.finished;
+    return place_tokens(b, &written);
+}
+
 static attn_status take_translation(builder *b)
 {
     const char *text = b->request->translation;
@@ -163,8 +176,9 @@ static attn_status take_translation(builder *b)
 
 static attn_status encode_target(builder *b)
 {
-    const attn_status status =
-        b->request->translation != NULL ? take_translation(b) : search(b);
+    const attn_status status = b->request->translation != NULL ? take_translation(b)
+                               : b->request->written != NULL   ? take_written(b)
+                                                               : search(b);
     if (status != ATTN_OK)
         return status;
     b->target_ids = calloc(b->target_count + 1, sizeof *b->target_ids);
