@@ -114,9 +114,9 @@ static attn_status add_line(struct reader *reader, char *line, char *end,
     const size_t length = (size_t)(end - line);
     const size_t valid = attn_utf8_valid(line, length);
     if (valid < length)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "%s, line %zu: not UTF-8 at byte %zu (0x%02X)",
-                              reader->path, number, valid, (unsigned char)line[valid]);
+        return attn_error_set(
+            error, ATTN_EFORMAT, "%s, line %zu: not UTF-8 at byte %zu (0x%02X)",
+            reader->path, number, valid + 1, (unsigned char)line[valid]);
     if (memchr(line, '\0', length))
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s, line %zu: a byte 0 in it, expected text", reader->path,

@@ -195,7 +195,7 @@ attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *t
     const size_t valid = attn_utf8_valid(text, length_bytes);
     if (valid < length_bytes)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "the text is not UTF-8 at byte %zu (0x%02X)", valid,
+                              "the text is not UTF-8 at byte %zu (0x%02X)", valid + 1,
                               (unsigned char)text[valid]);
     struct encoder encoder = {.tokenizer = tokenizer};
     ATTN_TRY(attn_piece_walk_init(&encoder.walk, tokenizer->pattern, error));

@@ -55,7 +55,7 @@ static attn_status count_words_of(struct trainer *trainer, attn_piece_walk *walk
     const size_t valid = attn_utf8_valid(text, length);
     if (valid < length)
         return attn_error_set(error, ATTN_EFORMAT, "text %zu is not UTF-8 at byte %zu",
-                              number, valid);
+                              number, valid + 1);
     attn_piece_walk_start(walk, text, length);
     for (;;) {
         bool more;

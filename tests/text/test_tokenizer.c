@@ -310,7 +310,7 @@ static void a_vocabulary_ends_where_no_pair_comes_twice(void **state)
     assert_non_null(strstr(error.message, "vocabulary is 259, expected at least 260"));
     static const char *const broken[] = {"ok", "not \xFF ok"};
     assert_int_equal(attn_tokenizer_train(&small, broken, 2, 300, &error), ATTN_EFORMAT);
-    assert_string_equal(error.message, "text 1 is not UTF-8 at byte 4");
+    assert_string_equal(error.message, "text 1 is not UTF-8 at byte 5");
     assert_null(small);
 }
 
