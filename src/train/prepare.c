@@ -3,9 +3,11 @@
 #include "tensor/single_thread.h"
 #include "train/training.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -26,6 +28,25 @@ static attn_status make_folder(const char *path, attn_error *error)
         if (end == '\0')
             return ATTN_OK;
     }
+}
+
+/* Two trainings in one folder would take turns in spoiling each other's files.  The lock
+ * is the folder's own and ends with the process, so nothing is left to clear away. */
+static attn_status lock_folder(struct attn_training *training, attn_error *error)
+{
+    const char *const folder = training->options->out;
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file < 0)
+        return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
+    const bool is_taken = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (is_taken) {
+        close(file);
+        return attn_error_set(error, ATTN_EIO,
+                              "%s: another training writes to this folder", folder);
+    }
+    training->is_locked = true; /* or its file system has no locks */
+    training->folder_file = file;
+    return ATTN_OK;
 }
 
 /* The tokenizer of the output folder when a training goes on, else a new one. */
@@ -151,6 +172,7 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
     training->arranged_epoch = -1;
     training->progress.talk = options->talk;
     ATTN_TRY(make_folder(options->out, error));
+    ATTN_TRY(lock_folder(training, error));
     snprintf(training->checkpoint, sizeof training->checkpoint,
              "%s/checkpoint.safetensors", options->out);
     const bool goes_on = access(training->checkpoint, F_OK) == 0;
@@ -191,4 +213,6 @@ void attn_training_free(struct attn_training *training)
     attn_tokenizer_destroy(training->tokenizer);
     if (training->pool)
         pthreadpool_destroy(training->pool);
+    if (training->is_locked)
+        close(training->folder_file);
 }

@@ -29,6 +29,8 @@ struct attn_training {
     double seconds_before; /* spent by earlier runs */
     attn_checkpoint_identity identity;
     char checkpoint[ATTN_FILE_BYTES];
+    bool is_locked; /* the folder, by folder_file */
+    int folder_file;
     attn_progress progress;
     attn_valid_scores valid_scores; /* the last ones */
 };

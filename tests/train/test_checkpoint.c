@@ -3,12 +3,14 @@
 #include "file/safetensors.h"
 #include "small_training.h"
 #include "train/progress.h"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -262,6 +264,24 @@ static void a_checkpoint_that_is_cut_short_is_refused_by_name(void **state)
     small_training_tear_down(&small);
 }
 
+static void two_trainings_in_one_folder_are_one_too_many(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 2;
+    run(&small, options);
+    const int folder = open(out, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(folder, LOCK_EX), 0); /* as another training does */
+    options.max_steps = 3;
+    assert_train_fails(&small, options, ATTN_EIO, "another training writes to this");
+    close(folder);
+    assert_int_equal(run(&small, options), ATTN_TRAIN_LIMIT);
+    small_training_tear_down(&small);
+}
+
 static void a_loss_that_is_not_finite_names_step_and_tensor(void **state)
 {
     (void)state;
@@ -277,7 +297,8 @@ static void a_loss_that_is_not_finite_names_step_and_tensor(void **state)
     options.max_steps = 0;
     options.changed = true;
     small.recipe.peak_learning_rate = 1e30;
-    assert_train_fails(&small, options, ATTN_EINVAL, "first tensor that is not finite: ");
+    assert_train_fails(&small, options, ATTN_ENOTFINITE,
+                       "first tensor that is not finite: ");
     assert_same_training(kept, out);
     small_training_tear_down(&small);
 }
@@ -311,6 +332,7 @@ int main(void)
         cmocka_unit_test(another_recipe_is_not_gone_on_with_unless_asked_to),
         cmocka_unit_test(other_data_is_refused),
         cmocka_unit_test(a_checkpoint_that_is_cut_short_is_refused_by_name),
+        cmocka_unit_test(two_trainings_in_one_folder_are_one_too_many),
         cmocka_unit_test(a_loss_that_is_not_finite_names_step_and_tensor),
         cmocka_unit_test(a_signal_stops_after_the_step_with_a_checkpoint),
     };
