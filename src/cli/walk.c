@@ -72,7 +72,7 @@ static attn_status take_projection(struct example *example, attn_walk_step step,
         return ATTN_OK;
     }
     if (matrix->rows != d)
-        return attn_error_set(error, ATTN_EINVAL,
+        return attn_error_set(error, ATTN_EFORMAT,
                               "%s has %lld rows, expected %lld, the columns of X", name,
                               (long long)matrix->rows, (long long)d);
     step_of(example, step, matrix->rows, matrix->columns);
@@ -86,9 +86,9 @@ static attn_status take_input(struct example *example, const attn_text_matrices 
 {
     const attn_text_matrix *const x = attn_text_matrices_find(given, "X");
     if (!x || x->rows == 0)
-        return attn_error_set(error, ATTN_EINVAL, "X is missing: a row for each token");
+        return attn_error_set(error, ATTN_EFORMAT, "X is missing: a row for each token");
     if (given->words && given->word_count != x->rows)
-        return attn_error_set(error, ATTN_EINVAL,
+        return attn_error_set(error, ATTN_EFORMAT,
                               "X has %lld rows, expected %lld, one for each token",
                               (long long)x->rows, (long long)given->word_count);
     step_of(example, ATTN_WALK_INPUT, x->rows, x->columns);
@@ -107,7 +107,7 @@ static attn_status take_input(struct example *example, const attn_text_matrices 
     const int64_t of_query = example->walk.steps[ATTN_WALK_QUERY_PROJECTION].columns;
     const int64_t of_key = example->walk.steps[ATTN_WALK_KEY_PROJECTION].columns;
     if (of_query != of_key)
-        return attn_error_set(error, ATTN_EINVAL,
+        return attn_error_set(error, ATTN_EFORMAT,
                               "W_K has %lld columns, expected %lld, as W_Q has",
                               (long long)of_key, (long long)of_query);
     return ATTN_OK;
@@ -132,6 +132,22 @@ static void multiply(struct example *example, attn_walk_step to, attn_walk_step 
             example->values[to][i * columns + j] = (float)sum;
         }
     }
+}
+
+/* Values and logits must be numbers for what follows to mean something. */
+static attn_status check_finite(const struct example *example, attn_walk_step step,
+                                const char *name, attn_error *error)
+{
+    const attn_walk_matrix *const matrix = &example->walk.steps[step];
+    for (int64_t i = 0; i < matrix->rows * matrix->columns; i++)
+        if (!isfinite(matrix->values[i]))
+            return attn_error_set(
+                error, ATTN_ENOTFINITE,
+                "%s has %g at row %lld, column %lld, expected smaller numbers in X and "
+                "its projections",
+                name, (double)matrix->values[i], (long long)(i / matrix->columns) + 1,
+                (long long)(i % matrix->columns) + 1);
+    return ATTN_OK;
 }
 
 static void scale_logits(struct example *example)
@@ -192,6 +208,10 @@ static attn_status work_out(struct example *example, const attn_text_matrices *g
     multiply(example, ATTN_WALK_VALUE, ATTN_WALK_INPUT, ATTN_WALK_VALUE_PROJECTION,
              false);
     multiply(example, ATTN_WALK_LOGITS, ATTN_WALK_QUERY, ATTN_WALK_KEY, true);
+    ATTN_TRY(check_finite(example, ATTN_WALK_QUERY, "Q", error));
+    ATTN_TRY(check_finite(example, ATTN_WALK_KEY, "K", error));
+    ATTN_TRY(check_finite(example, ATTN_WALK_VALUE, "V", error));
+    ATTN_TRY(check_finite(example, ATTN_WALK_LOGITS, "Q Kᵀ", error));
     const double D = (double)example->walk.steps[ATTN_WALK_QUERY].columns;
     example->walk.scale = isnan(scale) ? 1.0 / sqrt(D) : scale;
     scale_logits(example);
@@ -238,10 +258,15 @@ int cli_walk(int argc, char **argv)
     if (count == 1 &&
         attn_file_read(argv[1], 1 << 20, &text, &length_bytes, &error) != ATTN_OK)
         return cli_fail("walk", &error);
+    const bool is_stream = count == 1 && strcmp(argv[1], "-") == 0;
     attn_text_matrices given;
     attn_status status =
         attn_text_matrices_parse(&given, text ? text : default_example,
-                                 count == 1 ? argv[1] : "example", matrix_names, &error);
+                                 text ? length_bytes : sizeof default_example - 1,
+                                 is_stream    ? "standard input"
+                                 : count == 1 ? argv[1]
+                                              : "example",
+                                 matrix_names, &error);
     if (status == ATTN_OK) {
         struct example example = {.causal = causal};
         status = work_out(&example, &given, scale, &error);

@@ -1,5 +1,7 @@
 /* Reads the text file of an example worked by hand, line by line. */
 #include "text/matrices.h"
+#include "base/context.h"
+#include "file/utf8.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -134,15 +136,39 @@ static attn_status parse_line(struct parser *parser, char *line)
     return parse_name(parser, start);
 }
 
+/* The first byte that no text has, with its line. */
+static attn_status check_bytes(struct parser *parser, const char *text,
+                               size_t length_bytes)
+{
+    const size_t valid = attn_utf8_valid(text, length_bytes), before_zero = strlen(text);
+    const size_t place = valid < before_zero ? valid : before_zero;
+    if (place >= length_bytes)
+        return ATTN_OK;
+    size_t line_start = 0;
+    parser->line = 1;
+    for (size_t i = 0; i < place; i++)
+        if (text[i] == '\n') {
+            parser->line++;
+            line_start = i + 1;
+        }
+    if (text[place] == '\0')
+        return parse_failure(parser, "a byte 0 in it, expected text");
+    return parse_failure(parser, "not UTF-8 at byte %zu (0x%02X)", place - line_start + 1,
+                         (unsigned char)text[place]);
+}
+
 attn_status attn_text_matrices_parse(attn_text_matrices *matrices, const char *text,
-                                     const char *name, const char *const *names,
-                                     attn_error *error)
+                                     size_t length_bytes, const char *name,
+                                     const char *const *names, attn_error *error)
 {
     *matrices = (attn_text_matrices){0};
     struct parser parser = {matrices, name, names, 0, error};
+    ATTN_TRY(check_bytes(&parser, text, length_bytes));
     char *const copy = strdup(text);
-    attn_status status =
-        copy ? ATTN_OK : attn_error_set(error, ATTN_ENOMEM, "no memory for %s", name);
+    if (!copy)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for %s", name);
+    attn_status status = ATTN_OK;
+    parser.line = 0;
     for (char *line = copy; line && status == ATTN_OK;) {
         char *const newline = strchr(line, '\n');
         if (newline)

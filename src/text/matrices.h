@@ -30,14 +30,17 @@ typedef struct attn_text_matrices {
 } attn_text_matrices;
 
 /**
+ * @param text   ends with a NUL after its length_bytes.
  * @param name   of the file, for messages.
  * @param names  allowed names of matrices, ended by NULL.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EFORMAT: the message names line, what was got and
  *         what was expected (an unknown or repeated name, a row of another length, a word
- *         that is no finite number, more than ATTN_TEXT_MATRIX_SIDE rows or columns).
+ *         that is no finite number, more than ATTN_TEXT_MATRIX_SIDE rows or columns, a
+ *         byte 0, bytes that are not UTF-8).
  */
 ATTN_CHECKED attn_status attn_text_matrices_parse(attn_text_matrices *matrices,
-                                                  const char *text, const char *name,
+                                                  const char *text, size_t length_bytes,
+                                                  const char *name,
                                                   const char *const *names,
                                                   attn_error *error);
 void attn_text_matrices_free(attn_text_matrices *matrices);

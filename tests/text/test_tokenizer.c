@@ -174,7 +174,7 @@ static void text_that_is_not_utf8_is_refused_with_its_place(void **state)
     assert_int_equal(
         attn_tokenizer_encode(trained, "abc\xC0\x80", 5, &tokens, &count, &error),
         ATTN_EFORMAT);
-    assert_non_null(strstr(error.message, "byte 3 (0xC0)"));
+    assert_non_null(strstr(error.message, "byte 4 (0xC0)"));
     assert_int_equal(
         attn_tokenizer_encode(trained, "\xE4\xB8", 2, &tokens, &count, &error),
         ATTN_EFORMAT);
