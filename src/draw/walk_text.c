@@ -1,11 +1,14 @@
 /* The worked example as plain text: a step is a title with the formula and the shape,
  * then the matrix with the token of each row before it. */
 #include "draw/walk_text.h"
+#include "inspect/sentence.h"
 #include "text/words.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+enum { NUMBER_COLUMNS = 7, MOST_TOKENS = 16 };
 
 struct step {
     attn_walk_step matrix;
@@ -41,9 +44,11 @@ static bool is_whole(const attn_walk_matrix *matrix)
 static void print_number(FILE *out, float value, int decimals)
 {
     if (value == -INFINITY)
-        fprintf(out, "%8s", "hidden");
+        fprintf(out, " %*s", NUMBER_COLUMNS, "hidden");
+    else if (fabsf(value) >= 1e4f)
+        fprintf(out, " %*.*g", NUMBER_COLUMNS, decimals > 0 ? 2 : 7, (double)value);
     else
-        fprintf(out, "%8.*f", decimals, (double)value);
+        fprintf(out, " %*.*f", NUMBER_COLUMNS, decimals, (double)value);
 }
 
 /* Over the columns of a matrix of tokens by tokens. */
@@ -52,12 +57,11 @@ static void print_keys(FILE *out, const attn_walk *walk)
     fputs("    ", out);
     pad(out, "", widest_word(walk));
     for (int64_t j = 0; j < walk->tokens; j++) {
-        const size_t shown = attn_text_prefix(walk->words[j], 7);
-        char word[64];
-        snprintf(word, sizeof word, "%.*s", (int)shown, walk->words[j]);
-        for (size_t width = attn_text_columns(word); width < 8; width++)
-            fputc(' ', out);
-        fputs(word, out);
+        const char *const word = walk->words[j];
+        const size_t shown = attn_text_prefix(word, NUMBER_COLUMNS);
+        const size_t columns = attn_text_columns(word) - attn_text_columns(word + shown);
+        fprintf(out, "%*s%.*s", (int)(NUMBER_COLUMNS + 1 - columns), "", (int)shown,
+                word);
     }
     fputc('\n', out);
 }
@@ -109,8 +113,8 @@ static void print_walk(FILE *out, const attn_walk *walk)
         snprintf(scores, sizeof scores, "Q Kᵀ ÷ √%" PRId64, D);
     else
         snprintf(scores, sizeof scores, "Q Kᵀ × %g", walk->scale);
-    fprintf(out, "Attention by hand: %" PRId64 " tokens, head size %" PRId64 "\n",
-            walk->tokens, D);
+    fprintf(out, "Attention by hand: %" PRId64 " token%s, head size %" PRId64 "\n",
+            walk->tokens, walk->tokens == 1 ? "" : "s", D);
     fputs("\n1. Each token is a vector: a row of X.\n", out);
     print_matrix(out, walk, &(struct step){ATTN_WALK_INPUT, "X", 2});
     fputs("\n2. Three projections are learned, and are the same for every token.\n", out);
@@ -137,8 +141,25 @@ static void print_walk(FILE *out, const attn_walk *walk)
     print_matrix(out, walk, &(struct step){ATTN_WALK_OUTPUT, "A V", 2});
 }
 
-attn_status attn_draw_walk_text(const attn_walk *walk, char **text, size_t *length_bytes,
-                                attn_error *error)
+/* The words as a terminal may show them. */
+static attn_status spell_words(const attn_walk *walk, attn_buffer *list,
+                               const char *words[MOST_TOKENS], attn_error *error)
+{
+    size_t starts[MOST_TOKENS];
+    for (int64_t i = 0; i < walk->tokens; i++) {
+        starts[i] = list->length;
+        attn_put_text(list, walk->words[i], ATTN_SPELL_TERMINAL);
+        attn_buffer_put_bytes(list, "", 1);
+    }
+    if (list->failed)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for the walk's words");
+    for (int64_t i = 0; i < walk->tokens; i++)
+        words[i] = attn_buffer_text(list) + starts[i];
+    return ATTN_OK;
+}
+
+static attn_status print_text(const attn_walk *walk, char **text, size_t *length_bytes,
+                              attn_error *error)
 {
     char *memory = NULL;
     size_t length = 0;
@@ -154,4 +175,18 @@ attn_status attn_draw_walk_text(const attn_walk *walk, char **text, size_t *leng
     *text = memory;
     *length_bytes = length;
     return ATTN_OK;
+}
+
+attn_status attn_draw_walk_text(const attn_walk *walk, char **text, size_t *length_bytes,
+                                attn_error *error)
+{
+    attn_buffer list = {0};
+    const char *words[MOST_TOKENS];
+    attn_walk shown = *walk;
+    shown.words = words;
+    attn_status status = spell_words(walk, &list, words, error);
+    if (status == ATTN_OK)
+        status = print_text(&shown, text, length_bytes, error);
+    attn_buffer_free(&list);
+    return status;
 }
