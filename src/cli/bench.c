@@ -2,6 +2,7 @@
  * work (4·D operations for each visible pair forward, 10·D backward) a second, over the
  * rate of a multiply-add loop on registers in the same run.  Both are the best of several
  * turns taken in alternation, since the clock moves and neighbours come and go. */
+#define _DEFAULT_SOURCE /* strsep */
 #include "base/context.h"
 #include "cli/cli.h"
 #include "kernel/table.h"
@@ -286,9 +287,8 @@ static int parse_sizes(const char *option, const char *text, int64_t high, int64
     char copy[256];
     if (snprintf(copy, sizeof copy, "%s", text) >= (int)sizeof copy)
         return cli_misused("bench", "--%s is too long", option);
-    char *rest = NULL;
-    for (char *item = strtok_r(copy, ",", &rest); item;
-         item = strtok_r(NULL, ",", &rest)) {
+    char *rest = copy;
+    for (char *item = strsep(&rest, ","); item; item = strsep(&rest, ",")) {
         if (*count == SIZES)
             return cli_misused("bench", "--%s has more than %d sizes", option, SIZES);
         const int code = cli_integer("bench", option, item, 1, high, &sizes[(*count)++]);

@@ -31,6 +31,10 @@ typedef struct cli_option {
 int cli_parse(int argc, char **argv, const cli_option *options, const char *help,
               int *count, bool *stop);
 
+/* On stderr; what could command a terminal (control characters, marks that turn text
+ * around) and what is not UTF-8 is shown as \x1b. */
+__attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
+
 /* "attn VERB: message" on stderr; the exit code that suits the status: 2 for ATTN_EINVAL,
  * 1 for the rest. */
 int cli_fail(const char *verb, const attn_error *error);
@@ -42,6 +46,11 @@ int cli_integer(const char *verb, const char *option, const char *text, int64_t 
                 int64_t high, int64_t *value);
 int cli_decimal(const char *verb, const char *option, const char *text, double low,
                 double high, double *value);
+
+/* Whole number of threads in *threads; all processors where text is NULL.  More than the
+ * machine has are taken for what it has (4 at least): no result depends on their number,
+ * and 64 threads that wait for one another on 2 processors took 10 s for one word. */
+int cli_threads(const char *verb, const char *text, int64_t *threads);
 
 /* A context on `threads` threads of a pool (0: as many as the machine has); destroy with
  * cli_context_destroy. */

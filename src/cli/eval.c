@@ -187,8 +187,6 @@ static void print_table(const struct job *job, const struct scores *scores)
 
 static int read_numbers(const struct arguments *arguments, struct job *job)
 {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    job->threads = processors > 0 ? processors : 1;
     attn_search_options_init(&job->search);
     int code = CLI_DONE;
     if (arguments->beam)
@@ -199,8 +197,8 @@ static int read_numbers(const struct arguments *arguments, struct job *job)
     if (code == CLI_DONE && arguments->limit)
         code = cli_integer("eval", "limit", arguments->limit, 1, INT64_C(1) << 53,
                            &job->limit);
-    if (code == CLI_DONE && arguments->threads)
-        code = cli_integer("eval", "threads", arguments->threads, 1, 1024, &job->threads);
+    if (code == CLI_DONE)
+        code = cli_threads("eval", arguments->threads, &job->threads);
     return code;
 }
 

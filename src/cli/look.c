@@ -242,8 +242,7 @@ static attn_status choose(const arguments *a, const attn_record *record,
     }
     const attn_status status = look_find_word(record, a->at, options, &others, error);
     if (status == ATTN_OK && others > 0)
-        fprintf(stderr,
-                "attn look: \"%s\" occurs %lld times; this is the first: %s#2 is the "
+        cli_say("attn look: \"%s\" occurs %lld times; this is the first: %s#2 is the "
                 "second\n",
                 a->at, (long long)others + 1, a->at);
     return status;
@@ -304,6 +303,8 @@ int cli_look(int argc, char **argv)
         return code;
     if (read_options(&a, &drawn, &conventions, &error) != ATTN_OK)
         return cli_fail("look", &error);
+    if (a.output != NULL && a.theme == NULL)
+        drawn.theme = ATTN_THEME_LIGHT; /* a file is for paper, not for this terminal */
     code = check(argc, argv, count, &a, &drawn);
     if (code != CLI_DONE)
         return code;

@@ -31,7 +31,7 @@ static void print_help(FILE *out)
 
 static int unknown_verb(const char *name)
 {
-    fprintf(stderr, "attn: '%s' is not a verb; expected one of", name);
+    cli_say("attn: '%s' is not a verb; expected one of", name);
     for (size_t i = 0; i < VERBS; i++)
         fprintf(stderr, "%s %s", i > 0 ? "," : "", verbs[i].name);
     fputs("\n", stderr);

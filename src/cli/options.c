@@ -1,15 +1,54 @@
 /* Options of a verb, and how it says what is wrong with them. */
 #include "cli/cli.h"
+#include "file/utf8.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Whether a terminal would do more than show it: control characters, ends of lines, marks
+ * of direction. */
+static bool is_command(uint32_t point)
+{
+    return (point < 0x20 && point != '\n') || (point >= 0x7F && point < 0xA0) ||
+           (point >= 0x200E && point <= 0x200F) || (point >= 0x2028 && point <= 0x202E) ||
+           (point >= 0x2066 && point <= 0x2069);
+}
+
+static void say_safely(const char *text)
+{
+    size_t used;
+    for (size_t left = strlen(text); left > 0; left -= used, text += used) {
+        uint32_t point;
+        if (attn_utf8_read(text, left, &point, &used) && !is_command(point))
+            fwrite(text, 1, used, stderr);
+        else
+            for (size_t i = 0; i < used; i++)
+                fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)text[i]);
+    }
+}
+
+static void say_list(const char *format, va_list arguments)
+{
+    char text[4096];
+    vsnprintf(text, sizeof text, format, arguments);
+    say_safely(text);
+}
+
+void cli_say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    say_list(format, arguments);
+    va_end(arguments);
+}
 
 int cli_fail(const char *verb, const attn_error *error)
 {
-    fprintf(stderr, "attn %s: %s\n", verb, error->message);
+    cli_say("attn %s: %s\n", verb, error->message);
     return error->status == ATTN_EINVAL ? CLI_MISUSED : CLI_FAILED;
 }
 
@@ -18,7 +57,7 @@ int cli_misused(const char *verb, const char *format, ...)
     fprintf(stderr, "attn %s: ", verb);
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
+    say_list(format, arguments);
     va_end(arguments);
     fprintf(stderr, " (attn %s --help)\n", verb);
     return CLI_MISUSED;
@@ -111,6 +150,20 @@ int cli_integer(const char *verb, const char *option, const char *text, int64_t 
                            "--%s is '%s', expected a whole number from %lld to %lld",
                            without_dashes(option), text, (long long)low, (long long)high);
     *value = number;
+    return CLI_DONE;
+}
+
+int cli_threads(const char *verb, const char *text, int64_t *threads)
+{
+    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const int64_t processors = online > 0 ? online : 1;
+    int64_t wanted = processors;
+    const int code =
+        text ? cli_integer(verb, "threads", text, 1, 1024, &wanted) : CLI_DONE;
+    if (code != CLI_DONE)
+        return code;
+    const int64_t most = processors > 4 ? processors : 4;
+    *threads = wanted < most ? wanted : most;
     return CLI_DONE;
 }
 

@@ -56,11 +56,8 @@ static void catch_signals(void)
 
 static int read_numbers(const struct arguments *arguments, attn_train_options *options)
 {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    int64_t threads = processors > 0 ? processors : 1;
-    int code = CLI_DONE;
-    if (arguments->threads)
-        code = cli_integer("train", "threads", arguments->threads, 1, 1024, &threads);
+    int64_t threads = 1;
+    int code = cli_threads("train", arguments->threads, &threads);
     options->threads = (size_t)threads;
     if (code == CLI_DONE && arguments->minutes)
         code = cli_decimal("train", "minutes", arguments->minutes, 0.001, 1e6,
@@ -123,7 +120,7 @@ static int train(const struct arguments *arguments, attn_train_options *options)
         "stopped at the limit; the same command goes on (%s)\n",
         "stopped by a signal; the same command goes on (%s)\n",
     };
-    fprintf(stderr, ENDS[end], options->out);
+    cli_say(ENDS[end], options->out);
     return end == ATTN_TRAIN_STOPPED ? CLI_FAILED : CLI_DONE;
 }
 

@@ -239,8 +239,6 @@ static void stop(struct job *job)
 
 static int read_numbers(const struct arguments *arguments, struct job *job)
 {
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    job->threads = processors > 0 ? processors : 1;
     attn_search_options_init(&job->search);
     int code = CLI_DONE;
     if (arguments->beam)
@@ -249,9 +247,8 @@ static int read_numbers(const struct arguments *arguments, struct job *job)
     if (code == CLI_DONE && arguments->length_power)
         code = cli_decimal("translate", "length-power", arguments->length_power, 0.0,
                            10.0, &job->search.length_power);
-    if (code == CLI_DONE && arguments->threads)
-        code = cli_integer("translate", "threads", arguments->threads, 1, 1024,
-                           &job->threads);
+    if (code == CLI_DONE)
+        code = cli_threads("translate", arguments->threads, &job->threads);
     return code;
 }
 

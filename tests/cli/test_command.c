@@ -71,6 +71,29 @@ static void a_full_standard_output_is_a_failure(void **state)
     free(err);
 }
 
+static void no_argument_commands_the_terminal(void **state)
+{
+    (void)state;
+    /* ESC, CSI of one byte, a mark that turns text around, a byte that is no text; what
+     * is only foreign stays. */
+    expect_run("look --model \"$(printf '\\033[31m\\302\\233\\342\\200\\256\\377é')\" x",
+               "", 1, "", NULL);
+    run_result result =
+        run("\"$(printf '\\033[31m\\302\\233\\342\\200\\256\\377é')\"", "");
+    assert_int_equal(result.code, 2);
+    assert_non_null(strstr(
+        result.err, "attn: '\\x1b[31m\\xc2\\x9b\\xe2\\x80\\xae\\xffé' is not a verb"));
+    run_free(&result);
+    result = run("walk \"$(printf -- '--\\033[31m')\"", "");
+    assert_string_equal(result.err, "attn walk: --\\x1b[31m is not an option (attn walk "
+                                    "--help)\n");
+    run_free(&result);
+    result = run("walk \"$(printf '\\007')\"", "");
+    assert_string_equal(result.err,
+                        "attn walk: cannot open \\x07: No such file or directory\n");
+    run_free(&result);
+}
+
 /* ---- Options, by themselves ------------------------------------------------------ */
 
 static int parse(int argc, const char *const *arguments, bool *flag, const char **value,
@@ -152,6 +175,20 @@ static void numbers_are_whole_and_within_bounds(void **state)
     assert_true(decimal == 0.25);
 }
 
+static void threads_are_no_more_than_help(void **state)
+{
+    (void)state;
+    int64_t threads = 0, all = 0;
+    assert_int_equal(cli_threads("verb", NULL, &all), 0);
+    assert_true(all >= 1);
+    assert_int_equal(cli_threads("verb", "1", &threads), 0);
+    assert_int_equal(threads, 1);
+    assert_int_equal(cli_threads("verb", "1024", &threads), 0);
+    assert_int_equal(threads, all > 4 ? all : 4);
+    assert_int_equal(cli_threads("verb", "0", &threads), 2);
+    assert_int_equal(cli_threads("verb", "1025", &threads), 2);
+}
+
 /* ---- Models ---------------------------------------------------------------------- */
 
 static void a_model_that_is_not_there_names_the_places(void **state)
@@ -181,9 +218,11 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_unknown_verb_is_answered_with_the_list),
         cmocka_unit_test(the_help_of_every_verb_fits_a_screen_and_has_an_example),
         cmocka_unit_test(a_full_standard_output_is_a_failure),
+        cmocka_unit_test(no_argument_commands_the_terminal),
         cmocka_unit_test(options_come_in_every_spelling_and_anywhere),
         cmocka_unit_test(wrong_options_are_misuse),
         cmocka_unit_test(numbers_are_whole_and_within_bounds),
+        cmocka_unit_test(threads_are_no_more_than_help),
         cmocka_unit_test(a_model_that_is_not_there_names_the_places),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

@@ -176,6 +176,47 @@ static void each_format_is_written_by_the_names_end(void **state)
     }
 }
 
+static void a_file_is_light_whatever_the_terminal(void **state)
+{
+    static const struct {
+        const char *colours, *theme;
+        bool dark;
+    } cases[] = {{"15;0", "", false},
+                 {"0;15", "", false},
+                 {NULL, "", false},
+                 {"15;0", " --theme light", false},
+                 {"0;15", " --theme dark", true}};
+    (void)state;
+    char *light = NULL;
+    size_t light_length = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[128];
+        if (cases[i].colours != NULL)
+            setenv("COLORFGBG", cases[i].colours, 1);
+        else
+            unsetenv("COLORFGBG");
+        snprintf(arguments, sizeof arguments, MODEL "cat.txt -o a.png%s", cases[i].theme);
+        run_result result = look(arguments, "");
+        assert_int_equal(result.code, 0);
+        run_free(&result);
+        attn_error error;
+        char *png;
+        size_t length;
+        assert_int_equal(
+            attn_file_read(in_folder("a.png"), 1 << 24, &png, &length, &error), ATTN_OK);
+        if (light != NULL) {
+            assert_int_equal(length != light_length || memcmp(light, png, length) != 0,
+                             cases[i].dark);
+            free(png);
+            continue;
+        }
+        light = png;
+        light_length = length;
+    }
+    free(light);
+    unsetenv("COLORFGBG");
+}
+
 static void json_rows_sum_to_one(void **state)
 {
     (void)state;
@@ -331,6 +372,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_translation_without_end_is_said_to_be_stopped),
         cmocka_unit_test(a_record_draws_the_same_pictures_again),
         cmocka_unit_test(each_format_is_written_by_the_names_end),
+        cmocka_unit_test(a_file_is_light_whatever_the_terminal),
         cmocka_unit_test(json_rows_sum_to_one),
         cmocka_unit_test(a_word_is_found_by_text_number_and_occurrence),
         cmocka_unit_test(limits_are_printed_as_they_are_set),
