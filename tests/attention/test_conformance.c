@@ -91,7 +91,7 @@ static struct onnx_case onnx_load(const json_t *entry, const char *folder)
         .name = json_string_value(json_object_get(entry, "case")),
         .query_heads = (int64_t)attribute(attributes, "q_num_heads", 0.0),
         .key_heads = (int64_t)attribute(attributes, "kv_num_heads", 0.0),
-        .scale = attribute(attributes, "scale", NAN),
+        .scale = attribute(attributes, "scale", (double)NAN),
         .softcap = attribute(attributes, "softcap", 0.0),
         .causal = attribute(attributes, "is_causal", 0.0) != 0.0,
         .scores_mode = (int64_t)attribute(attributes, "qk_matmul_output_mode", 0.0),
@@ -222,6 +222,22 @@ static void check_weights(attn_context *context, const struct onnx_case *c,
     free(weights);
 }
 
+/* All but masks and lengths. */
+static attn_options onnx_options(const struct onnx_case *c, const attn_shape *shape)
+{
+    attn_options options;
+    attn_options_init(&options, shape);
+    if (!isnan(c->scale))
+        options.scale = (float)c->scale;
+    options.softcap = (float)c->softcap;
+    options.causal = c->causal;
+    /* A cache that was concatenated gives its length, one that came whole the sequence's.
+     */
+    options.alignment = c->in[LENGTHS].x ? ATTN_ALIGN_BOTTOM_RIGHT : ATTN_ALIGN_OFFSET;
+    options.query_offset = c->in[PAST_KEY].x ? c->in[PAST_KEY].extent[2] : 0;
+    return options;
+}
+
 static void run_onnx(attn_context *context, const struct onnx_case *c)
 {
     struct view key_view, value_view;
@@ -239,16 +255,7 @@ static void run_onnx(attn_context *context, const struct onnx_case *c)
         .D = query_view.size,
         .Dv = value_view.size,
     };
-    attn_options options;
-    attn_options_init(&options, &shape);
-    if (!isnan(c->scale))
-        options.scale = (float)c->scale;
-    options.softcap = (float)c->softcap;
-    options.causal = c->causal;
-    /* A cache that was concatenated gives its length, one that came whole the sequence's.
-     */
-    options.alignment = c->in[LENGTHS].x ? ATTN_ALIGN_BOTTOM_RIGHT : ATTN_ALIGN_OFFSET;
-    options.query_offset = c->in[PAST_KEY].x ? c->in[PAST_KEY].extent[2] : 0;
+    attn_options options = onnx_options(c, &shape);
     int64_t *const lengths = zeros((size_t)shape.B, sizeof *lengths);
     for (int64_t b = 0; b < shape.B && c->in[LENGTHS].x; b++)
         lengths[b] = (int64_t)c->in[LENGTHS].x[b];
@@ -375,7 +382,7 @@ static struct torch_case torch_load(const json_t *meta, const char *folder)
     const json_t *const arguments = json_object_get(meta, "args");
     struct torch_case c = {
         .name = folder,
-        .scale = attribute(arguments, "kw.scale", NAN),
+        .scale = attribute(arguments, "kw.scale", (double)NAN),
         .causal = json_is_true(json_object_get(arguments, "kw.is_causal")),
         .out = array_load(folder, "out.npy"),
         .cotangent = array_load(folder, "cot.npy"),
@@ -454,6 +461,46 @@ static void check_gradient(const float *dense, const int64_t full[4],
     free(sum);
 }
 
+static attn_options torch_options(const struct torch_case *c, const attn_shape *shape)
+{
+    attn_options options;
+    attn_options_init(&options, shape);
+    options.alignment = ATTN_ALIGN_TOP_LEFT;
+    options.causal = c->causal;
+    if (!isnan(c->scale))
+        options.scale = (float)c->scale;
+    return options;
+}
+
+/* Returns what keep points to, the caller's. */
+static uint8_t *add_mask(attn_options *options, const struct torch_case *c,
+                         const float *x, const int64_t stride[4])
+{
+    uint8_t *const keep = zeros(c->in[TORCH_MASK].count, 1);
+    for (size_t n = 0; n < c->in[TORCH_MASK].count; n++)
+        keep[n] = c->in[TORCH_MASK].x[n] != 0.0;
+    if (c->in[TORCH_MASK].x && c->mask_is_bool) {
+        options->keep.data = keep;
+        memcpy(options->keep.stride, stride, sizeof options->keep.stride);
+    } else if (c->in[TORCH_MASK].x) {
+        options->bias.data = x;
+        memcpy(options->bias.stride, stride, sizeof options->bias.stride);
+    }
+    return keep;
+}
+
+static void check_gradients(const struct torch_case *c,
+                            float *const slope[TORCH_ARGUMENTS],
+                            const int64_t full[TORCH_ARGUMENTS][4])
+{
+    for (size_t n = 0; n < TORCH_MASK; n++)
+        if (c->gradient[n].x)
+            check_gradient(slope[n], full[n], &c->gradient[n], c->name, torch_names[n]);
+    if (c->gradient[TORCH_MASK].x)
+        assert_floats_near(slope[TORCH_MASK], &c->gradient[TORCH_MASK], 0.0,
+                           torch_bound(&c->gradient[TORCH_MASK]), c->name, "mask");
+}
+
 static void run_torch(attn_context *context, const struct torch_case *c)
 {
     int64_t extent[TORCH_ARGUMENTS][4], stride[TORCH_ARGUMENTS][4];
@@ -471,22 +518,8 @@ static void run_torch(attn_context *context, const struct torch_case *c)
         .D = extent[TORCH_QUERY][3],
         .Dv = extent[TORCH_VALUE][3],
     };
-    attn_options options;
-    attn_options_init(&options, &s);
-    options.alignment = ATTN_ALIGN_TOP_LEFT;
-    options.causal = c->causal;
-    if (!isnan(c->scale))
-        options.scale = (float)c->scale;
-    uint8_t *const keep = zeros(c->in[TORCH_MASK].count, 1);
-    for (size_t n = 0; n < c->in[TORCH_MASK].count; n++)
-        keep[n] = c->in[TORCH_MASK].x[n] != 0.0;
-    if (c->in[TORCH_MASK].x && c->mask_is_bool) {
-        options.keep.data = keep;
-        memcpy(options.keep.stride, stride[TORCH_MASK], sizeof options.keep.stride);
-    } else if (c->in[TORCH_MASK].x) {
-        options.bias.data = x[TORCH_MASK];
-        memcpy(options.bias.stride, stride[TORCH_MASK], sizeof options.bias.stride);
-    }
+    attn_options options = torch_options(c, &s);
+    uint8_t *const keep = add_mask(&options, c, x[TORCH_MASK], stride[TORCH_MASK]);
 
     const int64_t full[TORCH_ARGUMENTS][4] = {
         {s.B, s.H, s.Lq, s.D},
@@ -525,12 +558,7 @@ static void run_torch(attn_context *context, const struct torch_case *c)
     assert_floats_near(output, &c->out, 0.0, torch_bound(&c->out), c->name, "output");
     if (attn_backward(context, &s, &tensors, &options, &gradients) != ATTN_OK)
         fail_msg("%s: %s", c->name, attn_context_message(context));
-    for (size_t n = 0; n < TORCH_MASK; n++)
-        if (c->gradient[n].x)
-            check_gradient(slope[n], full[n], &c->gradient[n], c->name, torch_names[n]);
-    if (c->gradient[TORCH_MASK].x)
-        assert_floats_near(slope[TORCH_MASK], &c->gradient[TORCH_MASK], 0.0,
-                           torch_bound(&c->gradient[TORCH_MASK]), c->name, "mask");
+    check_gradients(c, slope, full);
     for (size_t n = 0; n < TORCH_ARGUMENTS; n++)
         free(x[n]), free(slope[n]);
     free(keep), free(output), free(lse), free(cotangent);
