@@ -1,5 +1,6 @@
 /* attn eval: how good a model is on a file of sentence pairs. */
 #include "cli/cli.h"
+#include "cli/model.h"
 #include "file/file.h"
 #include "tensor/single_thread.h"
 #include "train/progress.h"
@@ -47,13 +48,11 @@ struct scores {
 };
 
 struct job {
-    char folder[1024];
+    cli_model model;
     const char *file, *write;
     attn_search_options search;
     int64_t limit, threads;
     pthreadpool_t pool;
-    attn_translator *translator;
-    attn_tokenizer *tokenizer;
     attn_corpus corpus;
 };
 
@@ -65,16 +64,16 @@ static attn_status measure_loss(const struct job *job, struct scores *scores,
     attn_corpus part = job->corpus;
     part.lines = scores->sentences;
     attn_status status = attn_pairs_encode(
-        &pairs, &part, job->tokenizer,
-        attn_translator_config_of(job->translator)->max_positions, error);
+        &pairs, &part, job->model.tokenizer,
+        attn_translator_config_of(job->model.translator)->max_positions, error);
     if (status != ATTN_OK)
         return status;
     scores->left_out = pairs.left_out;
     status = attn_shards_create(&shards, SHARDS, 0, job->pool, error);
     if (status == ATTN_OK) {
-        status = attn_score_loss(&shards, job->translator,
-                                 attn_translator_parameters(job->translator), &pairs,
-                                 LOSS_TOKENS, &scores->loss, error);
+        status = attn_score_loss(&shards, job->model.translator,
+                                 attn_translator_parameters(job->model.translator),
+                                 &pairs, LOSS_TOKENS, &scores->loss, error);
         attn_shards_free(&shards);
     }
     attn_pairs_free(&pairs);
@@ -106,8 +105,8 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
     attn_translations translations;
     const double start = attn_seconds();
     attn_status status = attn_score_translate(
-        &translations, job->translator, job->tokenizer, &job->corpus, scores->sentences,
-        &job->search, job->pool, (size_t)job->threads, error);
+        &translations, job->model.translator, job->model.tokenizer, &job->corpus,
+        scores->sentences, &job->search, job->pool, (size_t)job->threads, error);
     if (status != ATTN_OK)
         return status;
     scores->seconds = attn_seconds() - start;
@@ -122,13 +121,7 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
 
 static attn_status score(struct job *job, struct scores *scores, attn_error *error)
 {
-    char path[1100];
-    snprintf(path, sizeof path, "%s/tokenizer.json", job->folder);
-    attn_status status = attn_translator_load(&job->translator, job->folder, error);
-    if (status == ATTN_OK)
-        status = attn_tokenizer_load(&job->tokenizer, path, error);
-    if (status == ATTN_OK)
-        status = attn_corpus_load(&job->corpus, job->file, 2, error);
+    attn_status status = status = attn_corpus_load(&job->corpus, job->file, 2, error);
     if (status != ATTN_OK)
         return status;
     const size_t lines = job->corpus.lines;
@@ -176,7 +169,7 @@ static void print_table(const struct job *job, const struct scores *scores)
     if (scores->left_out > 0)
         printf("left out     %7zu   pairs longer than the positions, of the loss\n",
                scores->left_out);
-    printf("\nattn eval %s %s --beam %" PRId64, job->folder, job->file,
+    printf("\nattn eval %s %s --beam %" PRId64, job->model.folder, job->file,
            job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
@@ -210,15 +203,13 @@ static int eval(const struct arguments *arguments)
     const int code = read_numbers(arguments, &job);
     if (code != CLI_DONE)
         return code;
-    attn_status status =
-        cli_find_model(arguments->model, job.folder, sizeof job.folder, &error);
+    attn_status status = cli_model_load(&job.model, arguments->model, &error);
     attn_blas_use_one_thread();
     job.pool = pthreadpool_create((size_t)job.threads);
     if (status == ATTN_OK)
         status = score(&job, &scores, &error);
     attn_corpus_free(&job.corpus);
-    attn_tokenizer_destroy(job.tokenizer);
-    attn_translator_destroy(job.translator);
+    cli_model_free(&job.model);
     pthreadpool_destroy(job.pool);
     if (status != ATTN_OK)
         return cli_fail("eval", &error);

@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/look_choose.h"
+#include "cli/model.h"
 #include "file/file.h"
 #include "inspect/build.h"
 #include <stdio.h>
@@ -104,34 +105,28 @@ static attn_status run_model(const arguments *a, attn_record_request *request,
                              const char *text, size_t length, attn_record **record,
                              attn_error *error)
 {
-    char folder[4096], tokenizer_path[4160], from[8], to[8];
-    attn_tokenizer *tokenizer = NULL;
+    cli_model model = {0};
+    char from[8], to[8];
     attn_context *context = NULL;
-    attn_status status = cli_find_model(a->model == NULL ? "translate-en-fr" : a->model,
-                                        folder, sizeof folder, error);
-    if (status != ATTN_OK)
-        return status;
-    snprintf(tokenizer_path, sizeof tokenizer_path, "%s/tokenizer.json", folder);
-    request->model = base_name(folder);
-    read_languages(request->model, from, to);
-    request->source_language = from;
-    request->target_language = to;
-    status = attn_translator_load(&request->translator, folder, error);
-    if (status == ATTN_OK)
-        status = attn_tokenizer_load(&tokenizer, tokenizer_path, error);
+    attn_status status =
+        cli_model_load(&model, a->model == NULL ? "translate-en-fr" : a->model, error);
     if (status == ATTN_OK) {
         status = attn_context_create(&context, NULL);
         if (status != ATTN_OK)
             attn_error_set(error, status, "no attention on this machine: %s",
                            attn_status_name(status));
     }
-    request->tokenizer = tokenizer;
+    request->model = base_name(model.folder);
+    read_languages(request->model, from, to);
+    request->source_language = from;
+    request->target_language = to;
+    request->translator = model.translator;
+    request->tokenizer = model.tokenizer;
     request->context = context;
     if (status == ATTN_OK)
         status = attn_record_build(record, request, text, length, error);
     attn_context_destroy(context);
-    attn_tokenizer_destroy(tokenizer);
-    attn_translator_destroy(request->translator);
+    cli_model_free(&model);
     return status;
 }
 

@@ -40,7 +40,7 @@ struct arguments {
 };
 
 struct job {
-    translate_model model;
+    cli_model model;
     attn_search_options search;
     int64_t threads;
     bool json;
@@ -206,7 +206,7 @@ static attn_status translate_lines(struct job *job, cli_lines *lines, attn_error
 
 static attn_status start(struct job *job, const char *name, attn_error *error)
 {
-    ATTN_TRY(translate_model_load(&job->model, name, error));
+    ATTN_TRY(cli_model_load(&job->model, name, error));
     attn_blas_use_one_thread();
     job->capacity = (size_t)job->threads * THREAD_LINES;
     job->pool = pthreadpool_create((size_t)job->threads);
@@ -234,7 +234,7 @@ static void stop(struct job *job)
     free(job->errors);
     free(job->lines);
     pthreadpool_destroy(job->pool);
-    translate_model_free(&job->model);
+    cli_model_free(&job->model);
 }
 
 static int read_numbers(const struct arguments *arguments, struct job *job)

@@ -1,7 +1,6 @@
 /* A translated line as JSON, with its alignment. */
 #include "cli/translate_json.h"
 #include "base/context.h"
-#include "cli/cli.h"
 #include "inspect/build.h"
 #include "inspect/summary.h"
 #include "text/words.h"
@@ -9,29 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-attn_status translate_model_load(translate_model *model, const char *name,
-                                 attn_error *error)
-{
-    char path[sizeof model->folder + 16];
-    ATTN_TRY(cli_find_model(name, model->folder, sizeof model->folder, error));
-    snprintf(path, sizeof path, "%s/tokenizer.json", model->folder);
-    ATTN_TRY(attn_tokenizer_load(&model->tokenizer, path, error));
-    ATTN_TRY(attn_translator_load(&model->translator, model->folder, error));
-    const int64_t vocabulary = attn_translator_config_of(model->translator)->vocabulary;
-    if (attn_tokenizer_size(model->tokenizer) > vocabulary)
-        return attn_error_set(
-            error, ATTN_EFORMAT, "%s: the tokenizer has %lld tokens, the model %lld",
-            model->folder, (long long)attn_tokenizer_size(model->tokenizer),
-            (long long)vocabulary);
-    return ATTN_OK;
-}
-
-void translate_model_free(translate_model *model)
-{
-    attn_tokenizer_destroy(model->tokenizer);
-    attn_translator_destroy(model->translator);
-}
 
 static json_t *words_json(const attn_record_words *words)
 {
@@ -77,7 +53,7 @@ static attn_status alignment_json(const attn_record *record, json_t **alignment,
     return ATTN_OK;
 }
 
-static attn_status find_alignment(const translate_model *model, attn_context *context,
+static attn_status find_alignment(const cli_model *model, attn_context *context,
                                   const translate_line *line, json_t **alignment,
                                   attn_error *error)
 {
@@ -116,7 +92,7 @@ static attn_status tokens_json(const attn_tokenizer *tokenizer,
     return ATTN_OK;
 }
 
-static attn_status fill(const translate_model *model, attn_context *context,
+static attn_status fill(const cli_model *model, attn_context *context,
                         const translate_line *line, json_t *object, attn_error *error)
 {
     const attn_translation *const translation = &line->translation;
@@ -141,7 +117,7 @@ static attn_status fill(const translate_model *model, attn_context *context,
     return ATTN_OK;
 }
 
-attn_status translate_line_json(const translate_model *model, attn_context *context,
+attn_status translate_line_json(const cli_model *model, attn_context *context,
                                 const translate_line *line, char **text,
                                 attn_error *error)
 {

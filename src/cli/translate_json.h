@@ -1,18 +1,8 @@
-/* What attn translate knows of its model and of a line, and the line as JSON. */
+/* What attn translate knows of a line, and the line as JSON. */
 #ifndef ATTN_CLI_TRANSLATE_JSON_H
 #define ATTN_CLI_TRANSLATE_JSON_H
 
-#include "model/translate.h"
-
-typedef struct translate_model {
-    char folder[1024];
-    attn_translator *translator;
-    attn_tokenizer *tokenizer;
-} translate_model;
-
-ATTN_CHECKED attn_status translate_model_load(translate_model *model, const char *name,
-                                              attn_error *error);
-void translate_model_free(translate_model *model);
+#include "cli/model.h"
 
 typedef struct translate_line {
     int64_t number; /* in its file, from 1 */
@@ -30,7 +20,7 @@ typedef struct translate_line {
  * layer with the lowest mean entropy, averaged over its heads.  An empty line has score
  * and alignment null.  *text is the caller's to free.
  */
-ATTN_CHECKED attn_status translate_line_json(const translate_model *model,
+ATTN_CHECKED attn_status translate_line_json(const cli_model *model,
                                              attn_context *context,
                                              const translate_line *line, char **text,
                                              attn_error *error);

@@ -152,7 +152,7 @@ static attn_status advance(struct group *group, const float *logits,
         if (!attn_beam_search_advance(search, logits + first * vocabulary, vocabulary,
                                       vocabulary, parents))
             return attn_error_set(
-                error, ATTN_EINVAL,
+                error, ATTN_ENOTFINITE,
                 "attn_translate: logits of sentence %lld after %lld tokens "
                 "are not finite: the model is broken",
                 (long long)(first_sentence + s), (long long)search->length);

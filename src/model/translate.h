@@ -33,8 +33,8 @@ typedef struct attn_translation {
  *
  * @param translations  [packing.sequences]; free each one's ids.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: an option out of range, a source that is
- * empty or longer than the model's positions, an id outside the vocabulary, or logits
- * that are not finite (a broken model); translations are untouched unless ATTN_OK.
+ * empty or longer than the model's positions, an id outside the vocabulary; or
+ * ATTN_ENOTFINITE (logits of a broken model); translations are untouched unless ATTN_OK.
  */
 ATTN_CHECKED attn_status attn_translate(const attn_translator *translator,
                                         attn_context *context, const int32_t *source,

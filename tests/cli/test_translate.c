@@ -197,6 +197,37 @@ static void check_alignment(const json_t *alignment, size_t source_words)
     }
 }
 
+static void a_tokenizer_of_another_model_is_refused_by_every_verb(void **state)
+{
+    (void)state;
+    attn_error error;
+    attn_tokenizer *other;
+    static const char *const texts[] = {"a b c d"};
+    static const char *const verbs[] = {"translate --model other", "eval other pairs.tsv",
+                                        "look x --model other"};
+    char command[300];
+    snprintf(command, sizeof command, "cp -r '%s' '%s'", in_folder("model"),
+             in_folder("other"));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(attn_tokenizer_train(&other, texts, 1, 262, &error), ATTN_OK);
+    const int64_t size = attn_tokenizer_size(other);
+    assert_int_equal(
+        attn_tokenizer_save(other, in_folder("other/tokenizer.json"), &error), ATTN_OK);
+    attn_tokenizer_destroy(other);
+    assert_int_equal(attn_file_write(in_folder("pairs.tsv"), "x\ty\n", 4, &error),
+                     ATTN_OK);
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        char expected[128];
+        snprintf(expected, sizeof expected,
+                 ": other: tokenizer.json has %lld tokens, expected ", (long long)size);
+        run_result result = run(verbs[i], "x\n");
+        assert_int_equal(result.code, 1);
+        if (!strstr(result.err, expected))
+            fail_msg("%s says: %s", verbs[i], result.err);
+        run_free(&result);
+    }
+}
+
 static void json_has_an_object_a_line_with_its_alignment(void **state)
 {
     (void)state;
@@ -244,6 +275,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_line_that_fails_is_named_after_those_before_it_are_out),
         cmocka_unit_test(a_line_longer_than_the_positions_is_never_cut),
         cmocka_unit_test(misuse_is_named),
+        cmocka_unit_test(a_tokenizer_of_another_model_is_refused_by_every_verb),
         cmocka_unit_test(json_has_an_object_a_line_with_its_alignment),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);

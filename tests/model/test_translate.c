@@ -352,8 +352,8 @@ static void no_sentence_is_no_work(void **state)
     translate(fixture, &fixture->batch, &options, NULL);
 }
 
-static void expect_error(struct fixture *fixture, attn_search_options options,
-                         const char *fragment)
+static void expect_failure(struct fixture *fixture, attn_search_options options,
+                           attn_status expected, const char *fragment)
 {
     attn_translation untouched[SENTENCES];
     attn_error error = {0};
@@ -361,11 +361,17 @@ static void expect_error(struct fixture *fixture, attn_search_options options,
     const attn_status status =
         attn_translate(fixture->translator, fixture->context, fixture->batch.source,
                        sources_of(&fixture->batch), &options, untouched, &error);
-    assert_int_equal(status, ATTN_EINVAL);
+    assert_int_equal(status, expected);
     for (size_t i = 0; i < sizeof untouched; i++)
         assert_int_equal(((const char *)untouched)[i], 0x5a);
     if (!strstr(error.message, fragment))
         fail_msg("got \"%s\", expected \"%s\" in it", error.message, fragment);
+}
+
+static void expect_error(struct fixture *fixture, attn_search_options options,
+                         const char *fragment)
+{
+    expect_failure(fixture, options, ATTN_EINVAL, fragment);
 }
 
 static void bad_sources_and_options_are_named(void **state)
@@ -409,7 +415,8 @@ static void a_model_with_nan_is_an_error(void **state)
     const attn_parameter *const norm =
         attn_parameters_find(parameters, "model.decoder.layer_norm.bias");
     parameters->values[norm->offset + 3] = NAN;
-    expect_error(fixture, options, "sentence 0 after 0 tokens are not finite");
+    expect_failure(fixture, options, ATTN_ENOTFINITE,
+                   "sentence 0 after 0 tokens are not finite");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

@@ -1,0 +1,20 @@
+/* A translator as a verb wants it: found by name, with the tokenizer that belongs to it.
+ */
+#ifndef ATTN_CLI_MODEL_H
+#define ATTN_CLI_MODEL_H
+
+#include "model/translate.h"
+
+typedef struct cli_model {
+    char folder[4096];
+    attn_translator *translator;
+    attn_tokenizer *tokenizer;
+} cli_model;
+
+/* model is {0} before.  ATTN_EFORMAT also where tokenizer and translator count different
+ * tokens.  Free it whether or not it was loaded. */
+ATTN_CHECKED attn_status cli_model_load(cli_model *model, const char *name,
+                                        attn_error *error);
+void cli_model_free(cli_model *model);
+
+#endif
