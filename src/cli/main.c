@@ -1,6 +1,7 @@
 /* The attn command: finds the verb and hands it its arguments. */
 #include "cli/cli.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,8 +59,19 @@ static int run(int argc, char **argv)
     return unknown_verb(argv[1]);
 }
 
+/* Where standard output or error was closed, the next file to be opened would take its
+ * place and get what is printed.  Their places are taken by what cannot be used. */
+static void fill_closed_streams(void)
+{
+    for (int file = 0; file <= 2; file++)
+        if (fcntl(file, F_GETFD) < 0 && errno == EBADF &&
+            open("/dev/null", file == 0 ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
 int main(int argc, char **argv)
 {
+    fill_closed_streams();
     const int code = run(argc, argv);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_DONE) {

@@ -71,6 +71,29 @@ static void a_full_standard_output_is_a_failure(void **state)
     free(err);
 }
 
+/* A file that is written must not take the place of a closed stream: the record of a
+ * training is appended to while there is talk. */
+static void a_closed_stream_is_no_file_of_ours(void **state)
+{
+    (void)state;
+    static const char *const closed[] = {">&-", "2>&-", "<&- >&- 2>&-"};
+    char command[1024];
+    char *const path = realpath(attn_command, NULL);
+    assert_non_null(path);
+    for (size_t i = 0; i < sizeof closed / sizeof *closed; i++) {
+        snprintf(command, sizeof command, "cd '%s' && '%s' walk -o a.svg %s", folder,
+                 path, closed[i]);
+        assert_int_equal(WEXITSTATUS(system(command)), 0);
+        char *const svg = run_file("a.svg");
+        assert_string_equal(svg + strlen(svg) - 7, "</svg>\n");
+        free(svg);
+        snprintf(command, sizeof command, "cd '%s' && '%s' walk > out %s", folder, path,
+                 closed[i]);
+        assert_int_equal(WEXITSTATUS(system(command)), i == 1 ? 0 : 1);
+    }
+    free(path);
+}
+
 static void no_argument_commands_the_terminal(void **state)
 {
     (void)state;
@@ -218,6 +241,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(an_unknown_verb_is_answered_with_the_list),
         cmocka_unit_test(the_help_of_every_verb_fits_a_screen_and_has_an_example),
         cmocka_unit_test(a_full_standard_output_is_a_failure),
+        cmocka_unit_test(a_closed_stream_is_no_file_of_ours),
         cmocka_unit_test(no_argument_commands_the_terminal),
         cmocka_unit_test(options_come_in_every_spelling_and_anywhere),
         cmocka_unit_test(wrong_options_are_misuse),
