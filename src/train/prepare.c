@@ -65,7 +65,7 @@ static attn_status prepare_tokenizer(struct attn_training *training,
     const int64_t size = attn_tokenizer_size(training->tokenizer);
     if (size != training->recipe->model.vocabulary)
         return attn_error_set(
-            error, ATTN_EINVAL,
+            error, ATTN_EFORMAT,
             "tokenizer.vocabulary is %lld, but the text gives only %lld "
             "tokens",
             (long long)training->recipe->model.vocabulary, (long long)size);
