@@ -41,6 +41,10 @@ struct attn_tape {
 attn_status attn_tape_create(attn_tape **tape, attn_context *context)
 {
     *tape = NULL;
+    if (!attn_blas_has_memory())
+        return attn_context_fail(context, ATTN_ENOMEM,
+                                 "no memory for the buffer of matrix products, 128 MiB a "
+                                 "thread");
     attn_tape *const created = calloc(1, sizeof *created);
     if (!created)
         return attn_context_fail(context, ATTN_ENOMEM, "no memory for a tape");
