@@ -121,7 +121,7 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
 
 static attn_status score(struct job *job, struct scores *scores, attn_error *error)
 {
-    attn_status status = status = attn_corpus_load(&job->corpus, job->file, 2, error);
+    attn_status status = attn_corpus_load(&job->corpus, job->file, 2, error);
     if (status != ATTN_OK)
         return status;
     const size_t lines = job->corpus.lines;
@@ -208,16 +208,14 @@ static int eval(const struct arguments *arguments)
     job.pool = pthreadpool_create((size_t)job.threads);
     if (status == ATTN_OK)
         status = score(&job, &scores, &error);
+    if (status == ATTN_OK && arguments->json)
+        print_json(&job, &scores);
+    else if (status == ATTN_OK)
+        print_table(&job, &scores);
     attn_corpus_free(&job.corpus);
     cli_model_free(&job.model);
     pthreadpool_destroy(job.pool);
-    if (status != ATTN_OK)
-        return cli_fail("eval", &error);
-    if (arguments->json)
-        print_json(&job, &scores);
-    else
-        print_table(&job, &scores);
-    return CLI_DONE;
+    return status == ATTN_OK ? CLI_DONE : cli_fail("eval", &error);
 }
 
 int cli_eval(int argc, char **argv)

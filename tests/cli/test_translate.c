@@ -262,6 +262,20 @@ static void json_has_an_object_a_line_with_its_alignment(void **state)
     run_free(&result);
 }
 
+static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
+{
+    (void)state;
+    attn_error error;
+    static const char pairs[] = "The cat\tLe chat\nwas hungry\tavait faim\n";
+    assert_int_equal(
+        attn_file_write(in_folder("pairs.tsv"), pairs, strlen(pairs), &error), ATTN_OK);
+    run_result result = run("eval model pairs.tsv --beam 2", "");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "2 sentences, 2 references"));
+    assert_non_null(strstr(result.out, "\nattn eval model pairs.tsv --beam 2\n"));
+    run_free(&result);
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -277,6 +291,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(misuse_is_named),
         cmocka_unit_test(a_tokenizer_of_another_model_is_refused_by_every_verb),
         cmocka_unit_test(json_has_an_object_a_line_with_its_alignment),
+        cmocka_unit_test(eval_ends_with_the_command_that_gives_its_scores_again),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }
