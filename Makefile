@@ -12,6 +12,7 @@ look: build
 
 test: build
 	meson test -C $(BUILD) --print-errorlogs
+	@grep -h '^skipped' $(BUILD)/meson-logs/testlog.txt || true
 
 build: dependencies
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
