@@ -32,6 +32,11 @@ else
 fi
 echo "installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
-$as_root apt-get update -qq
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086
-$as_root apt-get install -y -qq --no-install-recommends $missing >/dev/null
+if ! { $as_root apt-get update -qq &&
+    $as_root apt-get install -y -qq --no-install-recommends $missing; } >"$log" 2>&1; then
+    cat "$log" >&2
+    exit 1
+fi
