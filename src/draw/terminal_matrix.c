@@ -72,7 +72,7 @@ static void draw_legend(canvas *c, const canvas_matrix *matrix)
     attn_buffer_print(&text, "%s%s under %.0f", narrow ? "\n" : "   ",
                       canvas_mark(c, "·", "-"), limits->faint * 100);
     if (matrix->judged)
-        attn_buffer_print(&text, "   ? none reaches %.0f", limits->clear * 100);
+        attn_buffer_print(&text, "   ? no word has %.0f", limits->clear * 100);
     if (matrix->part->causal)
         attn_buffer_print(&text, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
     canvas_put(c, STYLE_DIM, attn_buffer_text(&text));
