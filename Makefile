@@ -1,8 +1,13 @@
 # The front door.  `make look` builds attn and shows where a translator looked; `make test`
 # builds and runs the tests.  Both install the packages that are missing on Debian and
 # Ubuntu, where root or sudo allow, and name them otherwise.
+#
+#     make look SENTENCE="Where is the station?"
+#     make install                    under /usr/local, or PREFIX=FOLDER, or DESTDIR=FOLDER
+#     make test BUILD=elsewhere
 
 BUILD ?= build
+PREFIX ?= /usr/local
 SENTENCE ?= The cat, which was sitting on the mat, was hungry
 
 .PHONY: look test build install dependencies clean
@@ -19,7 +24,9 @@ build: dependencies
 	@ninja -C $(BUILD)
 
 install: build
-	meson install -C $(BUILD)
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@meson install -C $(BUILD)
+	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" -eq 0 ]; then ldconfig; fi
 
 dependencies:
 	@sh scripts/dependencies.sh
