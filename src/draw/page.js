@@ -6,7 +6,7 @@
 //            roles and entropy of [layer][head]
 //   maps     base64 of little-endian u16, weight × 65535, by part, layer, head, row, key
 //   start    part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
-//   clear    the weight from which on a row reads one word
+//   clear    the weight from which on a row reads one word; a mark is no word
 'use strict';
 const $ = id => document.getElementById(id);
 const all = selector => [...document.querySelectorAll(selector)];
@@ -173,7 +173,8 @@ function drawMarks(g, part, map) {
     const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
     g.fillStyle = colour.amber;
     if (!part.self && !state.special) map.forEach((weights, i) => {
-        if (Math.max(...weights) >= data.clear) return;
+        const top = weights.indexOf(Math.max(...weights)), onWord = part.rowSpecial[i] || !part.keySpecial[top];
+        if (onWord && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
         g.beginPath();
         g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
         g.fill();
