@@ -285,7 +285,8 @@ typedef struct attn_gradients {
  * Gradients of softmax attention, from what attn_forward was given and wrote: tensors as
  * in that call, with output and lse as it left them (statistics are not consulted), and
  * the same options, dropout seed included.  Weights are computed again from the scores
- * and lse.
+ * and lse; where that is more than 64 in size and its rounding would show, from the
+ * scores alone.
  *
  * An empty row and whatever is hidden has gradient 0, and is not read; with one visible
  * key, no sink and no dropout, query and key have gradient 0 exactly.  A sequence has the
@@ -320,7 +321,8 @@ typedef struct attn_rectangle {
  * The exact weights of any rectangle: weights[i·row_stride + j] is the weight that query
  * first_query + i gives to key first_key + j, before dropout, 0 where hidden.  Work and
  * memory grow with the rectangle; tensors->lse, as attn_forward wrote it, spares a pass
- * over the rows' other keys where it is given.  value and output are not consulted.
+ * over the rows' other keys where it is given and at most 64 in size: beyond, its
+ * rounding would show.  value and output are not consulted.
  *
  * @param row_stride  floats from one row to the next; at least rectangle->keys.
  * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM.

@@ -1,5 +1,6 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
 #include "attention/backward_group.h"
+#include "attention/weighting.h"
 #include "kernel/dropout.h"
 #include <math.h>
 #include <string.h>
@@ -94,14 +95,12 @@ static void load_lanes(struct attn_backward_group *group,
 {
     const struct attn_problem *const problem = &group->backward->problem;
     const struct attn_head *const head = &group->walk.head;
-    const size_t width = panel->forward.vectors * group->backward->kernels->lanes;
-    for (size_t lane = 0; lane < width; lane++)
-        panel->lse[lane] = INFINITY;
+    attn_weighting_find(&panel->forward, panel->inverse, &group->walk,
+                        problem->tensors->lse + head->row + panel->forward.first_query,
+                        &group->block.forward, group->block.score);
     for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
         const int64_t query = panel->forward.first_query + lane;
         const double lse = (double)problem->tensors->lse[head->row + query];
-        if (lse != -HUGE_VAL)
-            panel->lse[lane] = (float)lse;
         if (head->sink != -INFINITY)
             group->sink_sum -= exp((double)head->sink - lse) * (double)panel->delta[lane];
         if (problem->options->dropout > 0.0) {

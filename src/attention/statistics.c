@@ -98,6 +98,7 @@ struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
     if (sink == -HUGE_VAL)
         return (struct attn_row_end){
             .lse = (double)reference + log((double)sum),
+            .above = log((double)sum),
             .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
         };
     const double larger = (double)reference > sink ? (double)reference : sink;
@@ -105,6 +106,7 @@ struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
     const double total = (double)sum * share + exp(sink - larger);
     return (struct attn_row_end){
         .lse = larger + log(total),
+        .above = larger - (double)reference + log(total),
         .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
     };
 }
@@ -113,8 +115,7 @@ struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
 static float entropy_of(const struct attn_panel *panel, size_t lane,
                         struct attn_row_end end)
 {
-    const double above = end.lse - (double)panel->reference[lane];
-    const double entropy = (double)end.inverse * ((double)panel->sum[lane] * above -
+    const double entropy = (double)end.inverse * ((double)panel->sum[lane] * end.above -
                                                   (double)panel->entropy_sum[lane]);
     return entropy < 0.0 ? 0.0f : (float)entropy;
 }

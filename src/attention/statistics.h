@@ -32,6 +32,7 @@ void attn_places_note(struct attn_places *places, const struct attn_panel *panel
 /* How one row ended: weight = e^(score − lse) = e^(score − reference) · inverse. */
 struct attn_row_end {
     double lse;    /* with the sink; −∞ if there is neither key nor sink */
+    double above;  /* lse − reference, exact where lse is too large to hold it */
     float inverse; /* 0 for an empty row */
 };
 

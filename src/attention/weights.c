@@ -1,8 +1,7 @@
-/* The weights of a rectangle of one head.  Rows are taken panel by panel: where lse is
- * not given, a first walk over all keys of the panel finds it; then the scores of the
- * rectangle's keys are computed again and weighed. */
+/* The weights of a rectangle of one head.  Rows are taken panel by panel: the scores of
+ * the rectangle's keys are computed again and weighed. */
 #include "attention/forward.h"
-#include <math.h>
+#include "attention/weighting.h"
 
 struct weights {
     const struct attn_problem *problem;
@@ -74,45 +73,6 @@ static int64_t panels_of(const struct weights *weights,
     return rows.end > rows.first ? (rows.end - rows.first + size - 1) / size : 0;
 }
 
-/* Walks over all keys that the panel sees, for its references and sums alone. */
-static void sum_rows(struct weigher *weigher, const struct weights *weights)
-{
-    struct attn_panel *const panel = &weigher->panel;
-    const size_t width = panel->vectors * weights->kernels->lanes;
-    const struct attn_sweep plain = {.top = 0};
-    for (size_t lane = 0; lane < width; lane++) {
-        panel->reference[lane] = -INFINITY;
-        panel->sum[lane] = 0.0f;
-    }
-    const struct attn_key_range seen = attn_panel_keys(panel, &weigher->walk);
-    for (int64_t key = seen.first - seen.first % ATTN_BLOCK_KEYS; key < seen.end;
-         key += ATTN_BLOCK_KEYS) {
-        if (!attn_block_show(&weigher->block, panel, &weigher->walk, key,
-                             key + ATTN_BLOCK_KEYS))
-            continue;
-        weights->kernels->score(weigher->scores, panel, &weigher->block);
-        weights->kernels->softmax(panel, weigher->scores, &weigher->block, &plain);
-    }
-    const double sink = (double)weigher->walk.head.sink;
-    for (size_t lane = 0; lane < width; lane++)
-        weigher->inverse[lane] =
-            attn_end_of_row(panel->reference[lane], panel->sum[lane], sink).inverse;
-}
-
-/* The same from lse. */
-static void take_lse(struct weigher *weigher, const struct weights *weights)
-{
-    struct attn_panel *const panel = &weigher->panel;
-    const float *const lse =
-        weights->problem->tensors->lse + weigher->walk.head.row + panel->first_query;
-    const size_t width = panel->vectors * weights->kernels->lanes;
-    for (size_t lane = 0; lane < width; lane++) {
-        const bool empty = (int64_t)lane >= panel->queries || lse[lane] == -INFINITY;
-        panel->reference[lane] = empty ? 0.0f : lse[lane];
-        weigher->inverse[lane] = empty ? 0.0f : 1.0f;
-    }
-}
-
 static void store_block(const struct weigher *weigher, const struct weights *weights)
 {
     const struct attn_sequence *const sequence = &weigher->walk.sequence;
@@ -134,10 +94,10 @@ static void weigh_panel(struct weigher *weigher, const struct weights *weights,
     const attn_rectangle *const r = weights->rectangle;
     struct attn_panel *const panel = &weigher->panel;
     attn_panel_load(panel, &weigher->walk, first_query, queries);
-    if (weights->problem->tensors->lse)
-        take_lse(weigher, weights);
-    else
-        sum_rows(weigher, weights);
+    const float *const lse = weights->problem->tensors->lse;
+    attn_weighting_find(panel, weigher->inverse, &weigher->walk,
+                        lse ? lse + weigher->walk.head.row + first_query : NULL,
+                        &weigher->block, weigher->scores);
 
     const struct attn_sequence *const sequence = &weigher->walk.sequence;
     const int64_t first = r->first_key - sequence->first_key;

@@ -17,7 +17,8 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
 {
     const size_t width = panel->forward.vectors * VF_LANES;
     const size_t row = block->row;
-    const vf lse = vf_load(panel->lse + lane);
+    const vf reference = vf_load(panel->forward.reference + lane);
+    const vf inverse = vf_load(panel->inverse + lane);
     const vf delta = vf_load(panel->delta + lane);
     const vi draw_low = vi_load(panel->forward.draw_low + lane);
     const vi draw_high = vi_load(panel->forward.draw_high + lane);
@@ -29,8 +30,8 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
     for (size_t key = 0; key < block->forward.keys; key++) {
         const vf s = vf_load(score);
         /* A hidden key's weight is 0 even in a row whose sum is NaN. */
-        const vf exponent = vf_max(vf_set1(VF_EXP_FLOOR), s - lse);
-        const vf w = vf_keep(s != -INFINITY, vf_exp(exponent));
+        const vf exponent = vf_max(vf_set1(VF_EXP_FLOOR), s - reference);
+        const vf w = vf_keep(s != -INFINITY, vf_exp(exponent) * inverse);
         vf by_weight = vf_load(gradient);
         vf dropped = w;
         if (dropout) {

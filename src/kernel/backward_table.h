@@ -2,7 +2,8 @@
  * queries, one to a SIMD lane, and a block is a run of keys; panels that share a block
  * are a group, and lie side by side in its two matrices [key][lane].  For each block:
  *
- *     differentiate   weight = e^(score − lse),  gradient = weight · (g·v − g·o)
+ *     differentiate   weight = e^(score − reference) · inverse,
+ *                     gradient = weight · (g·v − g·o)
  *     query           query_gradient[d][lane] += Σ_key  key[key][d] · gradient[key][lane]
  *     gather          value's [key][d] += Σ_lane weight[key][lane]   · g[lane][d]
  *                     key's   [key][d] += Σ_lane gradient[key][lane] · query[lane][d]
@@ -17,12 +18,12 @@
 /* Lanes beyond the panel's queries hold zeros, and what comes of them is nonsense that
  * nobody looks at. */
 struct attn_backward_panel {
-    struct attn_panel forward;     /* of which the running state is not used */
-    size_t column;                 /* of lane 0 in the group's matrices */
-    float *output_gradient;        /* [Dv][width] */
-    float *query_gradient;         /* [D][width], without the scale */
-    float lse[ATTN_PANEL_LANES];   /* ln Σ e^score; +∞ where the lane sees nothing */
-    float delta[ATTN_PANEL_LANES]; /* g·o */
+    struct attn_panel forward;       /* of its running state, the final references */
+    size_t column;                   /* of lane 0 in the group's matrices */
+    float *output_gradient;          /* [Dv][width] */
+    float *query_gradient;           /* [D][width], without the scale */
+    float inverse[ATTN_PANEL_LANES]; /* weight = e^(score − reference) · inverse */
+    float delta[ATTN_PANEL_LANES];   /* g·o */
 };
 
 struct attn_backward_block {

@@ -134,6 +134,45 @@ static void check_finite_bias(attn_context *context)
     expect(context, s, DOUBLES(1.0, 2.0, 2.5));
 }
 
+/* −FLT_MAX + ln 4 is −FLT_MAX: lse cannot hold the sum, and nothing may rest on it. */
+static void check_saturated_row(attn_context *context)
+{
+    enum { KEYS = 4 };
+    struct small *const s = small_create(1, KEYS, FLOATS(1, 2, 3, 6));
+    const double expected[KEYS] = {-0.5, -0.25, 0.0, 0.75}; /* ¼ (value − 3) */
+    float entropy = 77.0f, weights[KEYS], to_value[KEYS], to_bias[KEYS];
+    const float from_output = 1.0f;
+    const attn_rectangle all = {.queries = 1, .keys = KEYS};
+    use_bias(s, FLOATS(-FLT_MAX, -FLT_MAX, -FLT_MAX, -FLT_MAX));
+    s->tensors.statistics.entropy = &entropy;
+    attend(context, s);
+    assert_outputs(s, DOUBLES(3));
+    assert_close((double)entropy, log(4.0), 1e-6);
+
+    const attn_gradients gradients = {
+        .output = attn_input_dense(&from_output, 1, 1, 1),
+        .value = attn_output_dense(to_value, 1, KEYS, 1),
+        .bias = {to_bias, {0, 0, KEYS, 1}},
+    };
+    assert_int_equal(
+        attn_weights(context, &s->shape, &s->tensors, &s->options, &all, weights, KEYS),
+        ATTN_OK);
+    assert_int_equal(
+        attn_backward(context, &s->shape, &s->tensors, &s->options, &gradients), ATTN_OK);
+    for (int key = 0; key < KEYS; key++) {
+        assert_close((double)weights[key], 0.25, 1e-7);
+        assert_close((double)to_value[key], 0.25, 1e-7);
+        assert_close((double)to_bias[key], expected[key], 1e-6);
+    }
+    free(s);
+}
+
+static void a_row_of_the_least_bias_has_weights_that_sum_to_one(void **state)
+{
+    (void)state;
+    on_every_level(check_saturated_row);
+}
+
 static void a_finite_bias_however_negative_hides_nothing(void **state)
 {
     (void)state;
@@ -638,6 +677,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_row_gives_zero_and_minus_infinity),
         cmocka_unit_test(a_finite_bias_however_negative_hides_nothing),
+        cmocka_unit_test(a_row_of_the_least_bias_has_weights_that_sum_to_one),
         cmocka_unit_test(keep_shows_and_bias_adds),
         cmocka_unit_test(a_hidden_nan_is_never_multiplied),
         cmocka_unit_test(softcap_comes_before_hiding_and_never_overflows),
