@@ -292,7 +292,8 @@ static double work_bound(const struct attn_problem *problem)
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         pairs += (double)sequence.Lq * (double)sequence.Lk;
     }
-    return pairs * (double)(problem->shape->H * (problem->shape->D + problem->shape->Dv));
+    return pairs * (double)problem->shape->H *
+           (double)(problem->shape->D + problem->shape->Dv);
 }
 
 static size_t rows_of(const struct attn_problem *problem)

@@ -18,6 +18,10 @@ static attn_status check_classes(attn_context *context, const char *function,
                                  "%s: statistics.key_class is NULL, expected a class for "
                                  "each key",
                                  function);
+    const int64_t stride[4] = {wanted->key_class_stride, 0, 0, 1};
+    const int64_t extent[4] = {problem->shape->B, 1, 1, problem->shape->Lk};
+    ATTN_TRY(
+        attn_check_strides(context, function, "statistics.key_class", stride, extent));
     for (int64_t s = 0; s < problem->sequences; s++) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         const int64_t begin = sequence.b * wanted->key_class_stride + sequence.first_key;

@@ -49,6 +49,9 @@ static attn_status check_rectangle(attn_context *context, const attn_shape *shap
             "attn_weights: row_stride is %lld, expected at least the "
             "rectangle's keys, %lld",
             (long long)row_stride, (long long)r->keys);
+    const int64_t stride[4] = {0, 0, row_stride, 1};
+    const int64_t extent[4] = {1, 1, r->queries, r->keys};
+    ATTN_TRY(attn_check_strides(context, "attn_weights", "weights", stride, extent));
     if (!weights && r->queries > 0 && r->keys > 0)
         return attn_context_fail(context, ATTN_EINVAL,
                                  "attn_weights: weights is NULL, expected memory");

@@ -257,9 +257,40 @@ static void nan_reaches_the_rows_that_see_it_and_no_other(void **state)
     on_every_level(check_nan_reaches_rows_that_see_it);
 }
 
+/* A stride that wraps around would look like one that fits. */
+static void sizes_whose_products_overflow_are_refused(void **state)
+{
+    (void)state;
+    const int64_t huge = (int64_t)1 << 40;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    float x[6] = {0.0f}, mass[3], output[3];
+    const uint8_t classes[3] = {0};
+    const attn_shape shape = {3, 1, 1, 1, 1, 1, 1};
+    attn_options options;
+    attn_options_init(&options, &shape);
+    attn_tensors tensors = {.query = attn_input_dense(x, 1, huge, huge),
+                            .key = attn_input_dense(x, 1, 1, 1),
+                            .value = attn_input_dense(x, 1, 1, 1),
+                            .output = attn_output_dense(output, 1, 1, 1)};
+    assert_int_equal(attn_forward(context, &shape, &tensors, &options), ATTN_EINVAL);
+    assert_non_null(strstr(attn_context_message(context), "tensors.query.stride[0]"));
+
+    tensors.query = attn_input_dense(x, 1, 1, 1);
+    tensors.statistics = (attn_statistics){.key_class = classes,
+                                           .key_class_stride = (int64_t)1 << 62,
+                                           .classes = 1,
+                                           .class_mass = mass};
+    assert_int_equal(attn_forward(context, &shape, &tensors, &options), ATTN_EINVAL);
+    assert_non_null(
+        strstr(attn_context_message(context), "statistics.key_class.stride[0]"));
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_whose_products_overflow_are_refused),
         cmocka_unit_test(every_level_agrees_with_the_reference),
         cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
         cmocka_unit_test(every_rule_agrees_with_the_reference),

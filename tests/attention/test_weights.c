@@ -107,6 +107,10 @@ static void a_rectangle_beyond_the_shape_is_refused(void **state)
         {{0, 0, 0, 2, 0, 2},
          1,
          "attn_weights: row_stride is 1, expected at least the rectangle's keys, 2"},
+        {{0, 0, 0, 2, 0, 2},
+         INT64_MAX,
+         "attn_weights: weights.stride[2] is 9223372036854775807 for 1 steps, expected "
+         "offsets that fit 64 bits"},
     };
     for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
         assert_int_equal(attn_weights(context, &shape, &tensors, &options,
