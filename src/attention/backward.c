@@ -115,9 +115,9 @@ attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
     if (!backward.problem.empty)
         ATTN_TRY(attn_backward_lay_out(&layout, context, function, &backward));
     *plan = (attn_plan){
-        .path = backward.problem.empty ? "nothing to do"
-                : layout.in_turns      ? "one sweep, queries of a head in turn"
-                                       : "one sweep, heads in parallel",
+        .path = backward.problem.empty ? "nothing"
+                : layout.in_turns      ? context->kernels->in_turns
+                                       : context->kernels->by_heads,
         .scratch_bytes = layout.bytes,
         .visible_pairs =
             backward.problem.empty ? 0.0 : attn_problem_visible_pairs(&backward.problem),
