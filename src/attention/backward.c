@@ -89,6 +89,7 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     ATTN_TRY(attn_problem_init(&backward->problem, context, function, shape, tensors,
                                options,
                                ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT | ATTN_NEEDS_LSE));
+    ATTN_TRY(attn_check_given(context, function, "gradients", gradients));
     ATTN_TRY(check_gradients(context, function, shape, options, gradients));
     const size_t width = context->kernels->panel_vectors * lanes;
     backward->panels = width < ATTN_BACKWARD_LANES ? ATTN_BACKWARD_LANES / width : 1;
@@ -110,6 +111,7 @@ attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
     static const char function[] = "attn_plan_backward";
     struct attn_backward backward;
     struct attn_backward_layout layout = {0};
+    ATTN_TRY(attn_check_given(context, function, "plan", plan));
     ATTN_TRY(
         backward_init(&backward, context, function, shape, tensors, options, gradients));
     if (!backward.problem.empty)

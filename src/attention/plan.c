@@ -7,6 +7,7 @@ attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
 {
     struct attn_problem problem;
     struct attn_forward forward;
+    ATTN_TRY(attn_check_given(context, "attn_plan_forward", "plan", plan));
     ATTN_TRY(attn_problem_init(&problem, context, "attn_plan_forward", shape, tensors,
                                options, ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
     ATTN_TRY(attn_check_statistics(context, "attn_plan_forward", &problem));

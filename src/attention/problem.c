@@ -14,6 +14,15 @@ struct check {
     const char *function;
 };
 
+attn_status attn_check_given(attn_context *context, const char *function,
+                             const char *name, const void *argument)
+{
+    return argument ? ATTN_OK
+                    : attn_context_fail(context, ATTN_EINVAL,
+                                        "%s: %s is NULL, expected it to be given",
+                                        function, name);
+}
+
 static attn_status check_range(const struct check *check, const char *name, int64_t value,
                                int64_t least, int64_t most)
 {
@@ -228,6 +237,9 @@ attn_status attn_problem_init(struct attn_problem *problem, attn_context *contex
                               unsigned needs)
 {
     const struct check check = {context, function};
+    ATTN_TRY(attn_check_given(context, function, "shape", shape));
+    ATTN_TRY(attn_check_given(context, function, "tensors", tensors));
+    ATTN_TRY(attn_check_given(context, function, "options", options));
     ATTN_TRY(check_shape(&check, shape));
     ATTN_TRY(check_numbers(&check, options));
     ATTN_TRY(check_sequences(&check, shape, options));

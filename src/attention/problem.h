@@ -16,6 +16,10 @@ struct attn_problem {
     int64_t sequences; /* B, or the number of packed sequences */
 };
 
+/* That an argument, which name and function name in the message, is not NULL. */
+ATTN_CHECKED attn_status attn_check_given(attn_context *context, const char *function,
+                                          const char *name, const void *argument);
+
 /* What a function needs besides query and key. */
 enum attn_needs {
     ATTN_NEEDS_VALUE = 1,

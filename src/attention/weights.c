@@ -185,6 +185,7 @@ attn_status attn_weights(attn_context *context, const attn_shape *shape,
     struct attn_problem problem;
     ATTN_TRY(
         attn_problem_init(&problem, context, "attn_weights", shape, tensors, options, 0));
+    ATTN_TRY(attn_check_given(context, "attn_weights", "rectangle", rectangle));
     ATTN_TRY(check_rectangle(context, shape, rectangle, weights, row_stride));
     struct weights work_on = {
         .problem = &problem,

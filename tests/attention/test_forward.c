@@ -287,9 +287,47 @@ static void sizes_whose_products_overflow_are_refused(void **state)
     attn_context_destroy(context);
 }
 
+static void assert_message(const attn_context *context, attn_status status,
+                           const char *expected)
+{
+    assert_int_equal(status, ATTN_EINVAL);
+    assert_string_equal(attn_context_message(context), expected);
+}
+
+static void what_is_not_given_is_named(void **state)
+{
+    (void)state;
+    attn_context *c = NULL;
+    assert_int_equal(attn_context_create(&c, NULL), ATTN_OK);
+    struct problem p = problem_create(1, 0);
+    struct results r = results_create(&p);
+    const attn_tensors t = problem_tensors(&p, &r);
+    const attn_shape *const s = &p.shape;
+    const attn_options *const o = &p.options;
+    attn_plan plan;
+    float weights = 0.0f;
+#define GIVEN " is NULL, expected it to be given"
+    assert_message(c, attn_forward(c, NULL, &t, o), "attn_forward: shape" GIVEN);
+    assert_message(c, attn_forward(c, s, NULL, o), "attn_forward: tensors" GIVEN);
+    assert_message(c, attn_forward(c, s, &t, NULL), "attn_forward: options" GIVEN);
+    assert_message(c, attn_plan_forward(c, s, &t, o, NULL),
+                   "attn_plan_forward: plan" GIVEN);
+    assert_message(c, attn_backward(c, s, &t, o, NULL), "attn_backward: gradients" GIVEN);
+    assert_message(c, attn_plan_backward(c, s, &t, o, NULL, &plan),
+                   "attn_plan_backward: gradients" GIVEN);
+    assert_message(c, attn_plan_backward(c, s, &t, o, &(attn_gradients){0}, NULL),
+                   "attn_plan_backward: plan" GIVEN);
+    assert_message(c, attn_weights(c, s, &t, o, NULL, &weights, 1),
+                   "attn_weights: rectangle" GIVEN);
+#undef GIVEN
+    results_destroy(&r), problem_destroy(&p);
+    attn_context_destroy(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_given_is_named),
         cmocka_unit_test(sizes_whose_products_overflow_are_refused),
         cmocka_unit_test(every_level_agrees_with_the_reference),
         cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
