@@ -202,11 +202,6 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
 /* ---- A block of keys ------------------------------------------------------------------
  */
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 struct attn_key_range attn_backward_group_keys(const struct attn_backward_group *group)
 {
     const struct attn_walk *const walk = &group->walk;
@@ -331,8 +326,8 @@ void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
 {
     const struct attn_key_range seen = attn_backward_group_keys(group);
     const struct attn_key_range keys = {
-        clamp(first, seen.first, seen.end),
-        clamp(first + ATTN_BLOCK_KEYS, seen.first, seen.end),
+        attn_clamp(first, seen.first, seen.end),
+        attn_clamp(first + ATTN_BLOCK_KEYS, seen.first, seen.end),
     };
     if (keys.first >= keys.end)
         return;

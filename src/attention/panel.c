@@ -57,11 +57,6 @@ size_t attn_added_floats(const struct attn_problem *problem,
     return ATTN_BLOCK_KEYS * kernels->panel_vectors * kernels->lanes;
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 /* Which keys of the block each lane sees by its position. */
 static void fill_intervals(struct attn_block *block, const struct attn_panel *panel,
                            const struct attn_walk *walk)
@@ -73,8 +68,8 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
         const int64_t i = attn_least((int64_t)lane, panel->queries - 1);
         const struct attn_key_range seen =
             attn_visible_keys(walk->problem, &walk->sequence, panel->first_query + i);
-        block->first[lane] = (int32_t)clamp(seen.first - block->first_key, 0, keys);
-        block->end[lane] = (int32_t)clamp(seen.end - block->first_key, 0, keys);
+        block->first[lane] = (int32_t)attn_clamp(seen.first - block->first_key, 0, keys);
+        block->end[lane] = (int32_t)attn_clamp(seen.end - block->first_key, 0, keys);
     }
 }
 
@@ -171,9 +166,9 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
         attn_visible_keys(problem, &walk->sequence, panel->first_query);
     const struct attn_key_range of_last =
         attn_visible_keys(problem, &walk->sequence, last_query);
-    block->full_begin = (size_t)clamp(of_last.first - first, 0, keys);
+    block->full_begin = (size_t)attn_clamp(of_last.first - first, 0, keys);
     block->full_end =
-        (size_t)clamp(of_first.end - first, (int64_t)block->full_begin, keys);
+        (size_t)attn_clamp(of_first.end - first, (int64_t)block->full_begin, keys);
     const bool elements = walk->added;
     if (elements || block->full_begin > 0 || block->full_end < block->keys)
         fill_intervals(block, panel, walk);

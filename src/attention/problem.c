@@ -316,11 +316,6 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
     return head;
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
                                         const struct attn_sequence *sequence,
                                         int64_t query)
@@ -330,11 +325,11 @@ struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
     const int64_t position = query + sequence->offset;
     struct attn_key_range seen = {0, Lk};
     if (options->window_left >= 0)
-        seen.first = clamp(position - options->window_left, 0, Lk);
+        seen.first = attn_clamp(position - options->window_left, 0, Lk);
     if (options->window_right >= 0)
-        seen.end = clamp(position + options->window_right + 1, 0, Lk);
+        seen.end = attn_clamp(position + options->window_right + 1, 0, Lk);
     if (options->causal)
-        seen.end = clamp(position + 1, 0, seen.end);
+        seen.end = attn_clamp(position + 1, 0, seen.end);
     assert(seen.first <= seen.end);
     return seen;
 }

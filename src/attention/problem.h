@@ -70,6 +70,11 @@ struct attn_head {
 struct attn_head attn_problem_head(const struct attn_problem *problem,
                                    const struct attn_sequence *sequence, int64_t h);
 
+static inline int64_t attn_clamp(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 struct attn_key_range {
     int64_t first, end; /* 0 ≤ first ≤ end ≤ Lk */
 };
