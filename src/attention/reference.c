@@ -221,17 +221,17 @@ static double distance_of(const struct attn_reference_row *row, bool is_signed)
 }
 
 /* The keys with the largest weights, the lowest first on a tie; −1 where there are fewer.
- */
+ * Scores are compared: a weight may be too small for a double and be one all the same. */
 static void largest_keys(const struct attn_reference_row *row, int64_t *keys,
                          int64_t count)
 {
     for (int64_t n = 0; n < count; n++) {
         keys[n] = -1;
         for (int64_t j = 0; j < row->keys; j++) {
-            bool candidate = row->visible[j] && row->weight[j] > 0.0;
+            bool candidate = row->visible[j] && row->score[j] > -HUGE_VAL;
             for (int64_t taken = 0; taken < n; taken++)
                 candidate = candidate && keys[taken] != j;
-            if (candidate && (keys[n] < 0 || row->weight[j] > row->weight[keys[n]]))
+            if (candidate && (keys[n] < 0 || row->score[j] > row->score[keys[n]]))
                 keys[n] = j;
         }
     }
