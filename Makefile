@@ -24,7 +24,7 @@ build: dependencies
 	@ninja -C $(BUILD)
 
 install: build
-	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX))
+	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
 	@meson install -C $(BUILD)
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" -eq 0 ]; then ldconfig; fi
 
