@@ -74,7 +74,7 @@ static bool multiply(size_t *result, size_t a, size_t b)
 {
     if (__builtin_mul_overflow(a, b, result) || *result > SIZE_MAX / 2)
         return false;
-    *result = (*result + 63) / 64 * 64;
+    *result = attn_round_up(*result);
     return true;
 }
 
@@ -89,7 +89,7 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
     choose_workers(layout, (int64_t)context->threads, backward);
     const size_t sums = layout->in_turns ? 1 : layout->workers;
     const size_t heads = backward->gradients->sinks ? (size_t)shape->H : 0;
-    layout->group_bytes = (sizeof(struct attn_backward_group) + 63) / 64 * 64;
+    layout->group_bytes = attn_round_up(sizeof(struct attn_backward_group));
     const bool fits =
         multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
         multiply(&layout->progress_bytes, (size_t)layout->turns, sizeof(int64_t)) &&

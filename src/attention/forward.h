@@ -22,11 +22,6 @@ struct attn_forward {
     _Atomic int64_t next; /* unit */
 };
 
-static inline size_t attn_round_up(size_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* Everything but the memory. */
 ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,

@@ -24,7 +24,7 @@ attn_status attn_context_reserve(attn_context *context, size_t bytes, void **mem
                                      context->scratch_bytes, bytes);
         void *larger = NULL;
         if (bytes < SIZE_MAX - 63)
-            larger = aligned_alloc(64, (bytes + 63) / 64 * 64);
+            larger = aligned_alloc(64, attn_round_up(bytes));
         if (!larger)
             return attn_context_fail(context, ATTN_ENOMEM, "no memory for %zu bytes",
                                      bytes);

@@ -22,6 +22,12 @@ struct attn_context {
 __attribute__((format(printf, 3, 4))) attn_status
 attn_context_fail(attn_context *context, attn_status status, const char *format, ...);
 
+/* Up to whole cache lines, to which scratch is aligned; bytes ≤ SIZE_MAX − 63. */
+static inline size_t attn_round_up(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 /* Memory that stays valid until the next call, aligned to 64 bytes, of any content. */
 ATTN_CHECKED attn_status attn_context_reserve(attn_context *context, size_t bytes,
                                               void **memory);
