@@ -49,7 +49,7 @@ typedef enum attn_anchor {
  * anchored, in half pixels. */
 typedef struct attn_svg_label {
     const char *class;
-    attn_type type;
+    attn_typeface type;
     attn_anchor anchor;
     int64_t half_x, y, width; /* width −1: never cut */
 } attn_svg_label;

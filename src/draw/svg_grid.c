@@ -24,7 +24,7 @@ static grid_sizes sizes_for(int64_t heads)
     return (grid_sizes){16, 16, 2, heads < 32 ? heads : 32, false, false};
 }
 
-static attn_svg_label label_at(const char *class, attn_type type, attn_anchor anchor,
+static attn_svg_label label_at(const char *class, attn_typeface type, attn_anchor anchor,
                                int64_t half_x, int64_t y)
 {
     return (attn_svg_label){.class = class,
@@ -54,15 +54,15 @@ static void put_head(attn_svg *svg, const attn_head_summary *head, grid_sizes si
     else
         attn_put_weight(&number, head->entropy);
     const int64_t middle = 2 * x + sizes.width;
-    attn_svg_label label = label_at(ink, (attn_type){sizes.number ? 12 : 10, true},
+    attn_svg_label label = label_at(ink, (attn_typeface){sizes.number ? 12 : 10, true},
                                     ATTN_ANCHOR_MIDDLE, middle, y + 12);
     if (sizes.beside)
-        label =
-            label_at(ink, (attn_type){12, true}, ATTN_ANCHOR_START, 2 * (x + 7), y + 18);
+        label = label_at(ink, (attn_typeface){12, true}, ATTN_ANCHOR_START, 2 * (x + 7),
+                         y + 18);
     attn_svg_take_label(svg, &label, &letter);
-    label = label_at(ink, (attn_type){9, false}, ATTN_ANCHOR_MIDDLE, middle, y + 24);
+    label = label_at(ink, (attn_typeface){9, false}, ATTN_ANCHOR_MIDDLE, middle, y + 24);
     if (sizes.beside)
-        label = label_at(ink, (attn_type){11, false}, ATTN_ANCHOR_END,
+        label = label_at(ink, (attn_typeface){11, false}, ATTN_ANCHOR_END,
                          2 * (x + sizes.width - 6), y + 18);
     if (sizes.number)
         attn_svg_take_label(svg, &label, &number);
@@ -75,7 +75,7 @@ static void put_head_numbers(attn_svg *svg, grid_sizes sizes, int64_t x, int64_t
     const int64_t every = sizes.number ? 1 : 2;
     for (int64_t i = 0; i < sizes.columns; i += every) {
         const attn_svg_label label = label_at(
-            "soft", (attn_type){9, false}, ATTN_ANCHOR_MIDDLE,
+            "soft", (attn_typeface){9, false}, ATTN_ANCHOR_MIDDLE,
             2 * (x + LAYER_COLUMN + i * (sizes.width + sizes.gap)) + sizes.width, y);
         attn_buffer number = {0};
         attn_buffer_print(&number, "%lld", (long long)i + 1);
@@ -92,13 +92,13 @@ static int64_t put_part(attn_svg *svg, const attn_figure *figure, int64_t index,
     const int64_t lines = (part->heads + sizes.columns - 1) / sizes.columns;
     attn_buffer text = {0};
     attn_svg_label label =
-        label_at("ink", (attn_type){12, true}, ATTN_ANCHOR_START, 2 * x, y + 12);
+        label_at("ink", (attn_typeface){12, true}, ATTN_ANCHOR_START, 2 * x, y + 12);
     attn_put_part_title(&text, part->part);
     attn_svg_take_label(svg, &label, &text);
     put_head_numbers(svg, sizes, x, y + 28);
     y += 34;
     for (int64_t layer = 0; layer < part->layers; layer++) {
-        label = label_at("soft", (attn_type){11, false}, ATTN_ANCHOR_START, 2 * x,
+        label = label_at("soft", (attn_typeface){11, false}, ATTN_ANCHOR_START, 2 * x,
                          y + sizes.height / 2 + 4);
         attn_buffer_print(&text, "layer %lld", (long long)layer + 1);
         attn_svg_take_label(svg, &label, &text);

@@ -6,11 +6,11 @@
 
 /* Sizes by the number of words, so that no two labels touch. */
 typedef struct matrix_sizes {
-    int64_t pitch;  /* from one cell to the next */
-    int64_t gap;    /* between cells, part of the pitch */
-    int64_t every;  /* labels: each, or each second … */
-    attn_type type; /* of labels */
-    bool upright;   /* labels of keys: turned by 90°, else by 50° */
+    int64_t pitch;      /* from one cell to the next */
+    int64_t gap;        /* between cells, part of the pitch */
+    int64_t every;      /* labels: each, or each second … */
+    attn_typeface type; /* of labels */
+    bool upright;       /* labels of keys: turned by 90°, else by 50° */
     bool numbers;
 } matrix_sizes;
 
@@ -160,7 +160,7 @@ static void put_row_labels(const matrix *m)
 }
 
 /* Width of the widest label of a side. */
-static int64_t label_width(const attn_map_side *side, attn_type type)
+static int64_t label_width(const attn_map_side *side, attn_typeface type)
 {
     int64_t widest = 0;
     for (int64_t i = 0; i < side->length; i++) {

@@ -36,7 +36,7 @@ static int64_t point_width(int32_t point, bool bold)
 }
 
 /* Thousandths of a pixel. */
-static int64_t exact_width(attn_type type, const char *text, const char *end)
+static int64_t exact_width(attn_typeface type, const char *text, const char *end)
 {
     int64_t sum = 0;
     while (text < end) {
@@ -46,7 +46,7 @@ static int64_t exact_width(attn_type type, const char *text, const char *end)
     return sum;
 }
 
-int64_t attn_type_width(attn_type type, const char *text)
+int64_t attn_type_width(attn_typeface type, const char *text)
 {
     return (exact_width(type, text, text + strlen(text)) + 999) / 1000;
 }
@@ -66,7 +66,8 @@ static const char *grapheme_end(const char *text)
     }
 }
 
-void attn_put_fitted(attn_buffer *buffer, attn_type type, const char *text, int64_t width)
+void attn_put_fitted(attn_buffer *buffer, attn_typeface type, const char *text,
+                     int64_t width)
 {
     if (attn_type_width(type, text) <= width) {
         attn_put_xml(buffer, text);
@@ -84,7 +85,7 @@ void attn_put_fitted(attn_buffer *buffer, attn_type type, const char *text, int6
     attn_buffer_put(buffer, "…");
 }
 
-size_t attn_type_line(attn_type type, const char *text, int64_t width)
+size_t attn_type_line(attn_typeface type, const char *text, int64_t width)
 {
     const size_t length = strlen(text);
     size_t fits = 0;

@@ -6,20 +6,20 @@
 
 #include "inspect/buffer.h"
 
-typedef struct attn_type {
+typedef struct attn_typeface {
     int size; /* pixels */
     bool bold;
-} attn_type;
+} attn_typeface;
 
 /** Pixels, rounded up. */
-int64_t attn_type_width(attn_type type, const char *text);
+int64_t attn_type_width(attn_typeface type, const char *text);
 
 /** The text escaped for XML; of one wider than width, the graphemes that fit and "…". */
-void attn_put_fitted(attn_buffer *buffer, attn_type type, const char *text,
+void attn_put_fitted(attn_buffer *buffer, attn_typeface type, const char *text,
                      int64_t width);
 
 /** Bytes of the longest start of text that is not wider than width and ends at a space or
  * the end; a word that is too wide stands alone. */
-size_t attn_type_line(attn_type type, const char *text, int64_t width);
+size_t attn_type_line(attn_typeface type, const char *text, int64_t width);
 
 #endif

@@ -99,7 +99,7 @@ static int64_t number_width(const attn_walk_matrix *matrix)
         attn_buffer number = {0};
         put_number(&number, (double)matrix->values[i], is_whole(matrix));
         const int64_t width =
-            attn_type_width((attn_type){11, false}, attn_buffer_text(&number));
+            attn_type_width((attn_typeface){11, false}, attn_buffer_text(&number));
         widest = width > widest ? width : widest;
         attn_buffer_free(&number);
     }
@@ -140,7 +140,7 @@ static void put_formula(attn_svg *svg, int64_t x, int64_t y, const char *formula
         }
     }
     attn_buffer_put(out, "</text>\n");
-    attn_svg_reach(svg, x + attn_type_width((attn_type){13, true}, formula), y + 4);
+    attn_svg_reach(svg, x + attn_type_width((attn_typeface){13, true}, formula), y + 4);
 }
 
 static void put_cell(walk_drawing *d, const walk_block *block, int64_t i, int64_t j)
@@ -209,7 +209,7 @@ static int64_t block_width(const walk_drawing *d, const walk_block *block)
     attn_buffer text = {0};
     attn_buffer_print(&text, "16 × 16: %s", block->purpose);
     const int64_t purpose =
-        attn_type_width((attn_type){11, false}, attn_buffer_text(&text));
+        attn_type_width((attn_typeface){11, false}, attn_buffer_text(&text));
     attn_buffer_free(&text);
     const int64_t cells = d->label + matrix_of(d, block->step)->columns * d->cell;
     return cells > purpose ? cells : purpose;
@@ -275,7 +275,7 @@ static void init(walk_drawing *d, const attn_walk *walk)
         d->cell = width > d->cell ? width : d->cell;
     }
     for (int64_t i = 0; i < walk->tokens; i++) {
-        const int64_t width = attn_type_width((attn_type){11, false}, walk->words[i]);
+        const int64_t width = attn_type_width((attn_typeface){11, false}, walk->words[i]);
         d->label = width > d->label ? width : d->label;
     }
     d->label = (d->label < LABEL_LIMIT ? d->label : LABEL_LIMIT) + 8;

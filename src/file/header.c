@@ -18,11 +18,13 @@ static const struct {
     const char *name;
     size_t bytes;
 } dtypes[] = {
-    [ATTN_F32] = {"F32", 4},   [ATTN_F16] = {"F16", 2}, [ATTN_BF16] = {"BF16", 2},
-    [ATTN_F64] = {"F64", 8},   [ATTN_I64] = {"I64", 8}, [ATTN_I32] = {"I32", 4},
-    [ATTN_I16] = {"I16", 2},   [ATTN_I8] = {"I8", 1},   [ATTN_U8] = {"U8", 1},
-    [ATTN_U16] = {"U16", 2},   [ATTN_U32] = {"U32", 4}, [ATTN_U64] = {"U64", 8},
-    [ATTN_BOOL] = {"BOOL", 1},
+    [ATTN_DTYPE_F32] = {"F32", 4},   [ATTN_DTYPE_F16] = {"F16", 2},
+    [ATTN_DTYPE_BF16] = {"BF16", 2}, [ATTN_DTYPE_F64] = {"F64", 8},
+    [ATTN_DTYPE_I64] = {"I64", 8},   [ATTN_DTYPE_I32] = {"I32", 4},
+    [ATTN_DTYPE_I16] = {"I16", 2},   [ATTN_DTYPE_I8] = {"I8", 1},
+    [ATTN_DTYPE_U8] = {"U8", 1},     [ATTN_DTYPE_U16] = {"U16", 2},
+    [ATTN_DTYPE_U32] = {"U32", 4},   [ATTN_DTYPE_U64] = {"U64", 8},
+    [ATTN_DTYPE_BOOL] = {"BOOL", 1},
 };
 enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 

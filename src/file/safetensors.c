@@ -260,24 +260,24 @@ attn_status attn_safetensor_to_float(const attn_safetensor *tensor, float *out,
 {
     const char *const data = tensor->data;
     switch (tensor->dtype) {
-    case ATTN_F32:
+    case ATTN_DTYPE_F32:
         if (tensor->bytes > 0)
             memcpy(out, data, tensor->bytes);
         return ATTN_OK;
-    case ATTN_F64:
+    case ATTN_DTYPE_F64:
         for (size_t i = 0; i < tensor->count; i++) {
             double value;
             memcpy(&value, data + i * sizeof value, sizeof value);
             out[i] = (float)value;
         }
         return ATTN_OK;
-    case ATTN_F16:
-    case ATTN_BF16:
+    case ATTN_DTYPE_F16:
+    case ATTN_DTYPE_BF16:
         for (size_t i = 0; i < tensor->count; i++) {
             uint16_t half;
             memcpy(&half, data + i * sizeof half, sizeof half);
-            out[i] = tensor->dtype == ATTN_F16 ? attn_float_from_f16(half)
-                                               : attn_float_from_bf16(half);
+            out[i] = tensor->dtype == ATTN_DTYPE_F16 ? attn_float_from_f16(half)
+                                                     : attn_float_from_bf16(half);
         }
         return ATTN_OK;
     default:

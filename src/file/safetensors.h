@@ -6,19 +6,19 @@
 #include "base/error.h"
 
 typedef enum attn_dtype {
-    ATTN_F32,
-    ATTN_F16,
-    ATTN_BF16,
-    ATTN_F64,
-    ATTN_I64,
-    ATTN_I32,
-    ATTN_I16,
-    ATTN_I8,
-    ATTN_U8,
-    ATTN_U16,
-    ATTN_U32,
-    ATTN_U64,
-    ATTN_BOOL
+    ATTN_DTYPE_F32,
+    ATTN_DTYPE_F16,
+    ATTN_DTYPE_BF16,
+    ATTN_DTYPE_F64,
+    ATTN_DTYPE_I64,
+    ATTN_DTYPE_I32,
+    ATTN_DTYPE_I16,
+    ATTN_DTYPE_I8,
+    ATTN_DTYPE_U8,
+    ATTN_DTYPE_U16,
+    ATTN_DTYPE_U32,
+    ATTN_DTYPE_U64,
+    ATTN_DTYPE_BOOL
 } attn_dtype;
 
 enum { ATTN_SAFETENSORS_RANK = 8 };
@@ -52,7 +52,7 @@ const char *attn_safetensors_metadata(const attn_safetensors *file, const char *
 ATTN_CHECKED attn_status attn_safetensor_to_float(const attn_safetensor *tensor,
                                                   float *out, attn_error *error);
 
-/** Tensors to write; floats given as ATTN_F32 data are stored as `dtype`s say. */
+/** Tensors to write; floats given as ATTN_DTYPE_F32 data are stored as `dtype`s say. */
 typedef struct attn_safetensors_entry {
     const char *name;
     attn_dtype

@@ -72,7 +72,7 @@ static attn_status entry_bytes(const attn_safetensors_entry *entry, size_t *byte
         return attn_error_set(error, ATTN_EINVAL,
                               "tensor \"%.80s\" has rank %d, expected 0 to %d",
                               entry->name, entry->rank, ATTN_SAFETENSORS_RANK);
-    if (entry->dtype > ATTN_BOOL)
+    if (entry->dtype > ATTN_DTYPE_BOOL)
         return attn_error_set(error, ATTN_EINVAL, "tensor \"%.80s\" has an unknown dtype",
                               entry->name);
     *bytes = attn_dtype_bytes(entry->dtype);
@@ -210,7 +210,7 @@ static attn_status put_halves(attn_file_writer *writer,
     for (size_t first = 0; first < count; first += CHUNK) {
         const size_t length = count - first < CHUNK ? count - first : CHUNK;
         for (size_t i = 0; i < length; i++)
-            halves[i] = entry->dtype == ATTN_F16
+            halves[i] = entry->dtype == ATTN_DTYPE_F16
                             ? attn_f16_from_float(values[first + i])
                             : attn_bf16_from_float(values[first + i]);
         ATTN_TRY(attn_file_writer_put(writer, halves, length * sizeof *halves, error));
@@ -227,7 +227,7 @@ static attn_status put_all(attn_file_writer *writer, const struct text *header,
     ATTN_TRY(attn_file_writer_put(writer, header->bytes, header->length, error));
     for (size_t i = 0; i < count; i++) {
         const size_t bytes = bytes_of(entries[i]);
-        if (entries[i]->dtype == ATTN_F16 || entries[i]->dtype == ATTN_BF16)
+        if (entries[i]->dtype == ATTN_DTYPE_F16 || entries[i]->dtype == ATTN_DTYPE_BF16)
             ATTN_TRY(put_halves(writer, entries[i], bytes / sizeof(uint16_t), error));
         else
             ATTN_TRY(attn_file_writer_put(writer, entries[i]->data, bytes, error));

@@ -55,7 +55,7 @@ static void part_entries(const attn_record_part *part, char (*names)[NAME],
         snprintf(names[i], NAME, "%s.%s", attn_part_name(part->part), kinds[i]);
         entries[i] = (attn_safetensors_entry){
             .name = names[i],
-            .dtype = ATTN_F32,
+            .dtype = ATTN_DTYPE_F32,
             .rank = 4 - i,
             .extent = {part->layers, part->heads, part->rows->length, part->keys->length},
             .data = data[i]};
@@ -217,7 +217,7 @@ static attn_status find_tensor(const reader *r, const attn_record_part *part,
     *tensor = attn_safetensors_find(r->file, name);
     snprintf(what, sizeof what, "tensor \"%s\" is %s", name,
              *tensor == NULL ? "missing" : "of another type or shape");
-    if (*tensor == NULL || (*tensor)->dtype != ATTN_F32 || (*tensor)->rank != rank)
+    if (*tensor == NULL || (*tensor)->dtype != ATTN_DTYPE_F32 || (*tensor)->rank != rank)
         return wrong(r, what, "F32, [layers][heads][rows][keys] or its first axes");
     const int64_t extent[4] = {part->layers, part->heads, part->rows->length,
                                part->keys->length};

@@ -288,7 +288,7 @@ static json_t *common_config(const attn_translator_config *config,
         "s:I,"
         " s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
         "architectures", layout->architecture, "model_type", layout->model_type, "dtype",
-        dtype == ATTN_BF16 ? "bfloat16" : "float32", "is_encoder_decoder", 1,
+        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "is_encoder_decoder", 1,
         "scale_embedding", 1, "tie_word_embeddings", !config->untied, "use_cache", 1,
         "vocab_size", (json_int_t)config->vocabulary, "d_model",
         (json_int_t)config->width, "encoder_layers", (json_int_t)config->encoder_layers,

@@ -47,8 +47,8 @@ ATTN_CHECKED attn_status attn_translator_create(attn_translator **translator,
 ATTN_CHECKED attn_status attn_translator_load(attn_translator **translator,
                                               const char *folder, attn_error *error);
 /** config.json, generation_config.json, tokenizer_config.json (which makes `transformers`
- * open the tokenizer.json beside it) and model.safetensors (attn_dtype ATTN_F32 or
- * ATTN_BF16), each whole or not at all; the folder is made where it is missing. */
+ * open the tokenizer.json beside it) and model.safetensors (attn_dtype ATTN_DTYPE_F32 or
+ * ATTN_DTYPE_BF16), each whole or not at all; the folder is made where it is missing. */
 ATTN_CHECKED attn_status attn_translator_save(const attn_translator *translator,
                                               const char *folder, int dtype,
                                               attn_error *error);

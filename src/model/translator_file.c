@@ -47,8 +47,8 @@ static struct shape_text describe(int rank, const int64_t *extent)
 
 static bool is_floating(attn_dtype dtype)
 {
-    return dtype == ATTN_F32 || dtype == ATTN_F16 || dtype == ATTN_BF16 ||
-           dtype == ATTN_F64;
+    return dtype == ATTN_DTYPE_F32 || dtype == ATTN_DTYPE_F16 ||
+           dtype == ATTN_DTYPE_BF16 || dtype == ATTN_DTYPE_F64;
 }
 
 /* The tensor of that name, if it is what the parameter needs. */
@@ -269,11 +269,12 @@ attn_status attn_translator_save(const attn_translator *translator, const char *
     static const attn_safetensors_note notes[] = {{"format", "pt"}};
     const attn_parameters *const parameters = &translator->parameters;
     char path[MOST_PATH_BYTES];
-    if (dtype != ATTN_F32 && dtype != ATTN_BF16)
-        return attn_error_set(error, ATTN_EINVAL,
-                              "attn_translator_save: dtype is %d, expected ATTN_F32 or "
-                              "ATTN_BF16",
-                              dtype);
+    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "attn_translator_save: dtype is %d, expected ATTN_DTYPE_F32 or "
+            "ATTN_DTYPE_BF16",
+            dtype);
     if (strlen(folder) > MOST_PATH_BYTES - 32)
         return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long",
                               folder);

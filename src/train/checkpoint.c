@@ -36,7 +36,7 @@ attn_status attn_checkpoint_save(const char *path, const attn_parameters *parame
         if (arrays[n])
             entries[count++] = (attn_safetensors_entry){
                 .name = NAMES[n],
-                .dtype = ATTN_F32,
+                .dtype = ATTN_DTYPE_F32,
                 .rank = 1,
                 .extent = {(int64_t)parameters->floats},
                 .data = arrays[n],
@@ -132,7 +132,7 @@ static attn_status check_array(const attn_safetensors *file, const char *path,
     const attn_safetensor *const tensor = attn_safetensors_find(file, name);
     if (!tensor)
         return attn_error_set(error, ATTN_EFORMAT, "%s: it has no tensor %s", path, name);
-    if (tensor->dtype != ATTN_F32 || tensor->count != floats)
+    if (tensor->dtype != ATTN_DTYPE_F32 || tensor->count != floats)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: %s has %zu elements, expected %zu of F32", path, name,
                               tensor->count, floats);

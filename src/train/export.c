@@ -22,7 +22,7 @@ attn_status attn_training_export(struct attn_training *training, attn_error *err
 {
     attn_training_exchange_average(training);
     const attn_status status = attn_translator_save(
-        training->translator, training->options->out, ATTN_BF16, error);
+        training->translator, training->options->out, ATTN_DTYPE_BF16, error);
     attn_training_exchange_average(training);
     return status;
 }

@@ -35,7 +35,8 @@ static attn_status make_model(attn_error *error)
     ATTN_TRY(status);
     attn_translator *translator;
     ATTN_TRY(attn_translator_create(&translator, &config, 7, error));
-    status = attn_translator_save(translator, in_folder("small-en-fr"), ATTN_F32, error);
+    status =
+        attn_translator_save(translator, in_folder("small-en-fr"), ATTN_DTYPE_F32, error);
     attn_translator_destroy(translator);
     return status;
 }

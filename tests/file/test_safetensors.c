@@ -277,14 +277,14 @@ static const float values[] = {0.0f, -0.0f, 1.0f, 3.14159274f, 65504.0f, 1e-7f};
 static const int64_t numbers[] = {INT64_MIN, 7};
 static const uint8_t flags[] = {0, 1, 1};
 static const attn_safetensors_entry entries[] = {
-    {"flags", ATTN_BOOL, 1, {3}, flags},
-    {"weight", ATTN_F32, 2, {2, 3}, values},
-    {"half", ATTN_F16, 1, {6}, values},
-    {"brain", ATTN_BF16, 3, {1, 6, 1}, values},
-    {"numbers", ATTN_I64, 1, {2}, numbers},
-    {"empty", ATTN_F32, 2, {0, 5}, NULL},
-    {"scalar", ATTN_F32, 0, {0}, values + 2},
-    {"quote\" \\ \x01 é", ATTN_U8, 1, {3}, flags},
+    {"flags", ATTN_DTYPE_BOOL, 1, {3}, flags},
+    {"weight", ATTN_DTYPE_F32, 2, {2, 3}, values},
+    {"half", ATTN_DTYPE_F16, 1, {6}, values},
+    {"brain", ATTN_DTYPE_BF16, 3, {1, 6, 1}, values},
+    {"numbers", ATTN_DTYPE_I64, 1, {2}, numbers},
+    {"empty", ATTN_DTYPE_F32, 2, {0, 5}, NULL},
+    {"scalar", ATTN_DTYPE_F32, 0, {0}, values + 2},
+    {"quote\" \\ \x01 é", ATTN_DTYPE_U8, 1, {3}, flags},
 };
 enum { ENTRIES = sizeof entries / sizeof *entries };
 static const attn_safetensors_note notes[] = {{"format", "pt"}, {"said", "\"ça\"\n"}};
@@ -354,12 +354,12 @@ static void entries_that_no_file_can_hold_are_refused(void **state)
                      ATTN_EINVAL);
     assert_non_null(strstr(error.message, "two tensors are named \"flags\""));
     const attn_safetensors_entry bad[] = {
-        {"__metadata__", ATTN_U8, 1, {1}, flags},
-        {"\xFF", ATTN_U8, 1, {1}, flags},
-        {"rank", ATTN_U8, 9, {1}, flags},
-        {"minus", ATTN_U8, 1, {-1}, flags},
-        {"none", ATTN_U8, 1, {1}, NULL},
-        {"wraps", ATTN_F32, 2, {INT64_MAX, 4}, flags},
+        {"__metadata__", ATTN_DTYPE_U8, 1, {1}, flags},
+        {"\xFF", ATTN_DTYPE_U8, 1, {1}, flags},
+        {"rank", ATTN_DTYPE_U8, 9, {1}, flags},
+        {"minus", ATTN_DTYPE_U8, 1, {-1}, flags},
+        {"none", ATTN_DTYPE_U8, 1, {1}, NULL},
+        {"wraps", ATTN_DTYPE_F32, 2, {INT64_MAX, 4}, flags},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(attn_safetensors_write(path, &bad[i], 1, NULL, 0, &error),
@@ -432,7 +432,7 @@ static void doubles_are_read_as_the_nearest_float(void **state)
 {
     (void)state;
     const double numbers64[] = {0.1, 1e300, -2.5};
-    const attn_safetensor tensor = {"d",       ATTN_F64,        1, {3}, 3,
+    const attn_safetensor tensor = {"d",       ATTN_DTYPE_F64,  1, {3}, 3,
                                     numbers64, sizeof numbers64};
     float out[3];
     CHECK(attn_safetensor_to_float(&tensor, out, &error));

@@ -175,9 +175,13 @@ struct lie {
 static attn_status write_and_load(const struct lie *lie, attn_error *error)
 {
     const attn_safetensors_entry entries[] = {
-        {"encoder.weights", ATTN_F32, 4, {lie->layers, 1, 2, lie->keys}, lie->weights},
-        {"encoder.row_entropy", ATTN_F32, 3, {lie->layers, 1, 2}, lie->row_entropy},
-        {"encoder.entropy", ATTN_F32, 2, {lie->layers, 1}, &lie->entropy}};
+        {"encoder.weights",
+         ATTN_DTYPE_F32,
+         4,
+         {lie->layers, 1, 2, lie->keys},
+         lie->weights},
+        {"encoder.row_entropy", ATTN_DTYPE_F32, 3, {lie->layers, 1, 2}, lie->row_entropy},
+        {"encoder.entropy", ATTN_DTYPE_F32, 2, {lie->layers, 1}, &lie->entropy}};
     const attn_safetensors_note note = {"attn.record", lie->json};
     attn_record *record = NULL;
     assert_int_equal(
@@ -239,7 +243,7 @@ static void a_model_file_is_no_record(void **state)
     attn_error error;
     attn_record *record;
     const float one = 1;
-    const attn_safetensors_entry entry = {"weight", ATTN_F32, 1, {1}, &one};
+    const attn_safetensors_entry entry = {"weight", ATTN_DTYPE_F32, 1, {1}, &one};
     assert_int_equal(attn_safetensors_write(path, &entry, 1, NULL, 0, &error), ATTN_OK);
     assert_int_equal(attn_record_load(&record, path, &error), ATTN_EFORMAT);
     assert_non_null(strstr(error.message, "a record of attn look"));

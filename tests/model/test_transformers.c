@@ -112,14 +112,16 @@ static void write_expected(const attn_translator *translator, const char *folder
     const int64_t sources = batch.source_starts[SENTENCES];
     const int64_t targets = batch.target_starts[SENTENCES];
     const attn_safetensors_entry entries[] = {
-        whole_numbers("source", batch.source, ATTN_I32, sources, 0),
-        whole_numbers("source_starts", batch.source_starts, ATTN_I64, SENTENCES + 1, 0),
-        whole_numbers("target_in", batch.target_in, ATTN_I32, targets, 0),
-        whole_numbers("target_starts", batch.target_starts, ATTN_I64, SENTENCES + 1, 0),
-        whole_numbers("greedy", greedy, ATTN_I32, SENTENCES, WRITTEN),
-        whole_numbers("beam", beam, ATTN_I32, SENTENCES, WRITTEN),
+        whole_numbers("source", batch.source, ATTN_DTYPE_I32, sources, 0),
+        whole_numbers("source_starts", batch.source_starts, ATTN_DTYPE_I64, SENTENCES + 1,
+                      0),
+        whole_numbers("target_in", batch.target_in, ATTN_DTYPE_I32, targets, 0),
+        whole_numbers("target_starts", batch.target_starts, ATTN_DTYPE_I64, SENTENCES + 1,
+                      0),
+        whole_numbers("greedy", greedy, ATTN_DTYPE_I32, SENTENCES, WRITTEN),
+        whole_numbers("beam", beam, ATTN_DTYPE_I32, SENTENCES, WRITTEN),
         {.name = "logits",
-         .dtype = ATTN_F32,
+         .dtype = ATTN_DTYPE_F32,
          .rank = 2,
          .extent = {targets, logits->extent[1]},
          .data = logits->data},
@@ -175,7 +177,8 @@ static void models_give_the_same_logits_and_translations(void **state)
     for (size_t i = 0; i < 3; i++)
         configs[i] = small_config();
     configs[2].untied = true;
-    check(configs, (const attn_dtype[]){ATTN_F32, ATTN_BF16, ATTN_F32}, 3);
+    check(configs, (const attn_dtype[]){ATTN_DTYPE_F32, ATTN_DTYPE_BF16, ATTN_DTYPE_F32},
+          3);
 }
 
 static void odd_widths_and_other_activations_agree(void **state)
@@ -191,7 +194,8 @@ static void odd_widths_and_other_activations_agree(void **state)
         configs[i].decoder_layers = 3;
         configs[i].activation = activations[i];
     }
-    check(configs, (const attn_dtype[]){ATTN_F32, ATTN_BF16, ATTN_F32}, 3);
+    check(configs, (const attn_dtype[]){ATTN_DTYPE_F32, ATTN_DTYPE_BF16, ATTN_DTYPE_F32},
+          3);
 }
 
 /* The layout of Marian: both kinds of positions, an odd width, an output of its own. */
@@ -206,7 +210,10 @@ static void models_that_normalise_last_agree(void **state)
     configs[1].decoder_layers = 3;
     configs[1].activation = ATTN_SILU;
     configs[2].untied = true;
-    check(configs, (const attn_dtype[]){ATTN_F32, ATTN_BF16, ATTN_F32, ATTN_F32}, 4);
+    check(configs,
+          (const attn_dtype[]){ATTN_DTYPE_F32, ATTN_DTYPE_BF16, ATTN_DTYPE_F32,
+                               ATTN_DTYPE_F32},
+          4);
 }
 
 static void the_tokenizer_opens_with_the_same_ids(void **state)
@@ -229,7 +236,7 @@ static void the_tokenizer_opens_with_the_same_ids(void **state)
         fail_msg("%s", error.message);
     path_join(path, sizeof path, folder, "tokenizer.json");
     if (attn_tokenizer_save(tokenizer, path, &error) != ATTN_OK ||
-        attn_translator_save(translator, folder, ATTN_BF16, &error) != ATTN_OK)
+        attn_translator_save(translator, folder, ATTN_DTYPE_BF16, &error) != ATTN_OK)
         fail_msg("%s", error.message);
     path_join(path, sizeof path, folder, "expected.txt");
     FILE *const file = fopen(path, "w");

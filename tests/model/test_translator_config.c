@@ -22,8 +22,8 @@ static int set_up(void **state)
     attn_error error;
     folder_make(fixture->folder, sizeof fixture->folder);
     fixture->translator = small_translator(7);
-    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error) !=
-        ATTN_OK)
+    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_DTYPE_F32,
+                             &error) != ATTN_OK)
         fail_msg("%s", error.message);
     *state = fixture;
     return 0;
@@ -49,9 +49,9 @@ static void check_defects(const struct fixture *fixture, const struct defect *ca
 {
     attn_error error;
     for (size_t i = 0; i < count; i++) {
-        assert_int_equal(
-            attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
-            ATTN_OK);
+        assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
+                                              ATTN_DTYPE_F32, &error),
+                         ATTN_OK);
         small_config_change(fixture->folder, cases[i].key, cases[i].value);
         small_load_fails(fixture->folder, cases[i].status, cases[i].fragment);
     }
@@ -107,9 +107,9 @@ static void save_marian(struct fixture *fixture)
     attn_error error;
     attn_translator_destroy(fixture->translator);
     fixture->translator = small_translator_like(&config, 7);
-    assert_int_equal(
-        attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
-        ATTN_OK);
+    assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
+                                          ATTN_DTYPE_F32, &error),
+                     ATTN_OK);
 }
 
 static void every_defect_of_a_marian_configuration_is_named(void **state)

@@ -33,7 +33,7 @@ static void collect_entries(struct fixture *fixture)
         const attn_parameter *const parameter = &parameters->list[i];
         attn_safetensors_entry *const entry = &fixture->entries[fixture->count++];
         *entry = (attn_safetensors_entry){.name = parameter->name,
-                                          .dtype = ATTN_F32,
+                                          .dtype = ATTN_DTYPE_F32,
                                           .rank = parameter->rank,
                                           .data = parameters->values + parameter->offset};
         memcpy(entry->extent, parameter->extent,
@@ -50,8 +50,8 @@ static int set_up(void **state)
     path_join(fixture->model, sizeof fixture->model, fixture->folder,
               "model.safetensors");
     fixture->translator = small_translator(7);
-    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error) !=
-        ATTN_OK)
+    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_DTYPE_F32,
+                             &error) != ATTN_OK)
         fail_msg("%s", error.message);
     collect_entries(fixture);
     *state = fixture;
@@ -135,9 +135,9 @@ static void bf16_comes_back_rounded_to_nearest_even(void **state)
 {
     const struct fixture *const fixture = *state;
     attn_error error;
-    assert_int_equal(
-        attn_translator_save(fixture->translator, fixture->folder, ATTN_BF16, &error),
-        ATTN_OK);
+    assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
+                                          ATTN_DTYPE_BF16, &error),
+                     ATTN_OK);
     attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const saved = attn_translator_parameters(fixture->translator);
     const attn_parameters *const parameters = attn_translator_parameters(loaded);
@@ -155,7 +155,8 @@ static void saving_twice_gives_the_same_bytes(void **state)
     char other[PATH_BYTES - 64];
     attn_error error;
     snprintf(other, sizeof other, "%.300s/made", fixture->folder);
-    assert_int_equal(attn_translator_save(loaded, other, ATTN_F32, &error), ATTN_OK);
+    assert_int_equal(attn_translator_save(loaded, other, ATTN_DTYPE_F32, &error),
+                     ATTN_OK);
     for (size_t i = 0; i < 4; i++) {
         char a[PATH_BYTES], b[PATH_BYTES], *first, *second;
         size_t first_length, second_length;
@@ -193,7 +194,7 @@ static void other_sizes_and_dropouts_come_back(void **state)
     };
     attn_error error;
     attn_translator *const saved = small_translator_like(&config, 3);
-    assert_int_equal(attn_translator_save(saved, fixture->folder, ATTN_F32, &error),
+    assert_int_equal(attn_translator_save(saved, fixture->folder, ATTN_DTYPE_F32, &error),
                      ATTN_OK);
     attn_translator *const loaded = small_load(fixture->folder);
     const attn_translator_config *const got = attn_translator_config_of(loaded);
@@ -223,8 +224,9 @@ static void what_normalises_last_comes_back_to_the_bit(void **state)
         const attn_translator_config config = small_config_last(learned);
         attn_translator *const saved = small_translator_like(&config, 3);
         attn_error error;
-        assert_int_equal(attn_translator_save(saved, fixture->folder, ATTN_F32, &error),
-                         ATTN_OK);
+        assert_int_equal(
+            attn_translator_save(saved, fixture->folder, ATTN_DTYPE_F32, &error),
+            ATTN_OK);
         attn_translator *const loaded = small_load(fixture->folder);
         const attn_parameters *const parameters = attn_translator_parameters(saved);
         assert_memory_equal(parameters->values,
@@ -247,9 +249,9 @@ static void learned_positions_of_one_side_alone_are_named(void **state)
     attn_translator_destroy(fixture->translator);
     fixture->translator = small_translator_like(&config, 7);
     attn_error error;
-    assert_int_equal(
-        attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error),
-        ATTN_OK);
+    assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
+                                          ATTN_DTYPE_F32, &error),
+                     ATTN_OK);
     collect_entries(fixture);
     add_like_embedding(fixture, "model.decoder.embed_positions.weight", 0.0f);
     fixture->entries[fixture->count - 1].extent[0] = config.max_positions;
@@ -306,7 +308,7 @@ static void an_untied_model_is_saved_whole(void **state)
     write_entries(fixture);
     attn_translator *const first = small_load(fixture->folder);
     assert_string_equal(attn_translator_note(first), "");
-    assert_int_equal(attn_translator_save(first, fixture->folder, ATTN_F32, &error),
+    assert_int_equal(attn_translator_save(first, fixture->folder, ATTN_DTYPE_F32, &error),
                      ATTN_OK);
     attn_translator *const second = small_load(fixture->folder);
     const attn_parameters *const parameters = attn_translator_parameters(first);
@@ -370,7 +372,7 @@ static void a_tensor_of_another_shape_is_named(void **state)
 static void a_tensor_of_whole_numbers_is_named(void **state)
 {
     struct fixture *const fixture = *state;
-    entry_named(fixture, "model.encoder.layer_norm.bias")->dtype = ATTN_I32;
+    entry_named(fixture, "model.encoder.layer_norm.bias")->dtype = ATTN_DTYPE_I32;
     write_entries(fixture);
     small_load_fails(fixture->folder, ATTN_EFORMAT,
                      "\"model.encoder.layer_norm.bias\" is not floating point");
@@ -380,7 +382,7 @@ static void half_precision_is_read(void **state)
 {
     struct fixture *const fixture = *state;
     for (size_t i = 0; i < fixture->count; i++)
-        fixture->entries[i].dtype = i % 2 ? ATTN_F16 : ATTN_BF16;
+        fixture->entries[i].dtype = i % 2 ? ATTN_DTYPE_F16 : ATTN_DTYPE_BF16;
     write_entries(fixture);
     attn_translator *const loaded = small_load(fixture->folder);
     const attn_parameters *const saved = attn_translator_parameters(fixture->translator);

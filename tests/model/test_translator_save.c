@@ -27,8 +27,8 @@ static int set_up(void **state)
     attn_error error;
     folder_make(fixture->folder, sizeof fixture->folder);
     fixture->translator = small_translator(7);
-    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_F32, &error) !=
-        ATTN_OK)
+    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_DTYPE_F32,
+                             &error) != ATTN_OK)
         fail_msg("%s", error.message);
     *state = fixture;
     return 0;
@@ -47,12 +47,12 @@ static void a_type_that_is_not_written_is_named(void **state)
 {
     const struct fixture *const fixture = *state;
     attn_error error;
+    assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
+                                          ATTN_DTYPE_I32, &error),
+                     ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "ATTN_DTYPE_BF16"));
     assert_int_equal(
-        attn_translator_save(fixture->translator, fixture->folder, ATTN_I32, &error),
-        ATTN_EINVAL);
-    assert_non_null(strstr(error.message, "ATTN_BF16"));
-    assert_int_equal(
-        attn_translator_save(fixture->translator, "/dev/null/x", ATTN_F32, &error),
+        attn_translator_save(fixture->translator, "/dev/null/x", ATTN_DTYPE_F32, &error),
         ATTN_EIO);
     assert_non_null(strstr(error.message, "/dev/null/x"));
 }
@@ -86,7 +86,7 @@ static void a_save_without_room_leaves_the_old_file(void **state)
             if (setrlimit(RLIMIT_FSIZE, &limit) != 0)
                 _exit(2);
             const attn_status status =
-                attn_translator_save(other, fixture->folder, ATTN_F32, &error);
+                attn_translator_save(other, fixture->folder, ATTN_DTYPE_F32, &error);
             _exit(status == ATTN_EIO && strstr(error.message, fixture->folder) ? 0 : 1);
         }
         int exit_status;
@@ -105,7 +105,7 @@ static void a_save_that_is_killed_leaves_a_whole_file(void **state)
             attn_translator *const models[] = {small_translator(7), small_translator(8)};
             attn_error error;
             for (int i = 0;; i++)
-                if (attn_translator_save(models[i % 2], fixture->folder, ATTN_F32,
+                if (attn_translator_save(models[i % 2], fixture->folder, ATTN_DTYPE_F32,
                                          &error) != ATTN_OK)
                     _exit(1);
         }
