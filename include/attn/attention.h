@@ -1,4 +1,4 @@
-/* Attention on a processor, exactly, in fp32:
+/* Attention on a processor, exactly, in fp32 arithmetic:
  *
  *     O = softmax(softcap(Q Kᵀ·scale) + bias, over the visible keys) V
  *
@@ -111,25 +111,41 @@ typedef struct attn_shape {
     int64_t Dv; /* size of a value and of an output, at least 1 */
 } attn_shape;
 
+/** How the elements of a tensor are stored.  Whatever the storage, all arithmetic is
+ * fp32: elements are widened, exactly, as they are read, and rounded to nearest even as
+ * they are written (NaN stays NaN; what is too large for binary16 becomes ∞). */
+typedef enum attn_type {
+    ATTN_F32,
+    ATTN_F16, /* IEEE 754 binary16 */
+    ATTN_BF16 /* the upper half of an fp32 */
+} attn_type;
+
+/** Bytes of one element: 4 or 2; 0 for what is not a type. */
+ATTN_API size_t attn_type_bytes(attn_type type);
+
 /**
- * Element [b][h][l][d] is data[b·stride[0] + h·stride[1] + l·stride[2] + d·stride[3]].
- * Strides count elements; 0 and negative ones are honoured, the innermost need not be 1.
+ * Element [b][h][l][d] is data[b·stride[0] + h·stride[1] + l·stride[2] + d·stride[3]],
+ * data being an array of that type.  Strides count elements; 0 and negative ones are
+ * honoured, the innermost need not be 1.
  */
 typedef struct attn_input {
-    const float *data;
+    const void *data;
     int64_t stride[4];
+    attn_type type;
 } attn_input;
 
 /** As attn_input; no two elements may share an address. */
 typedef struct attn_output {
-    float *data;
+    void *data;
     int64_t stride[4];
+    attn_type type;
 } attn_output;
 
-/** Row-major without gaps: [B][heads][length][size]. */
-ATTN_API attn_input attn_input_dense(const float *data, int64_t heads, int64_t length,
+/** Row-major without gaps: [B][heads][length][size], of type ATTN_F32 until the caller
+ * sets another one. */
+ATTN_API attn_input attn_input_dense(const void *data, int64_t heads, int64_t length,
                                      int64_t size);
-ATTN_API attn_output attn_output_dense(float *data, int64_t heads, int64_t length,
+ATTN_API attn_output attn_output_dense(void *data, int64_t heads, int64_t length,
                                        int64_t size);
 
 /** Which keys may be attended to, [B][H][Lq][Lk]: not 0 is visible.  Strides count bytes;

@@ -20,6 +20,7 @@ static attn_status check_gradient(attn_context *context, const char *function,
 {
     if (!gradient->data)
         return ATTN_OK;
+    ATTN_TRY(attn_check_type(context, function, name, gradient->type));
     ATTN_TRY(attn_check_strides(context, function, name, gradient->stride, extent));
     const bool has_elements =
         extent[0] > 0 && extent[1] > 0 && extent[2] > 0 && extent[3] > 0;
@@ -47,9 +48,11 @@ static attn_status check_gradients(attn_context *context, const char *function,
     if (!g->output.data && s->B > 0 && s->H > 0 && s->Lq > 0)
         return attn_context_fail(context, ATTN_EINVAL,
                                  "%s: gradients.output is NULL, expected data", function);
-    if (g->output.data)
+    if (g->output.data) {
+        ATTN_TRY(attn_check_type(context, function, "gradients.output", g->output.type));
         ATTN_TRY(attn_check_strides(context, function, "gradients.output",
                                     g->output.stride, output));
+    }
     ATTN_TRY(
         check_gradient(context, function, "gradients.query", &g->query, query, NULL));
     ATTN_TRY(check_gradient(context, function, "gradients.key", &g->key, key, NULL));

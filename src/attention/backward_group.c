@@ -181,7 +181,7 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
     const struct attn_sequence *const sequence = &group->walk.sequence;
     const int64_t *const stride = backward->gradients->output.stride;
     const float *const output_gradient =
-        backward->gradients->output.data + sequence->b * stride[0] +
+        (const float *)backward->gradients->output.data + sequence->b * stride[0] +
         group->walk.head.h * stride[1] + sequence->first_query * stride[2];
 
     const int64_t end =
@@ -245,7 +245,7 @@ static void add_to_bias(const struct attn_backward_group *group,
     const struct attn_sequence *const sequence = &group->walk.sequence;
     const struct attn_backward_block *const block = &group->block;
     float *const origin =
-        bias->data + sequence->b * bias->stride[0] +
+        (float *)bias->data + sequence->b * bias->stride[0] +
         group->walk.head.h * bias->stride[1] +
         (sequence->first_query + panel->forward.first_query) * bias->stride[2] +
         (sequence->first_key + block->forward.first_key) * bias->stride[3];
@@ -347,7 +347,7 @@ void attn_backward_group_store(const struct attn_backward_group *group)
     const struct attn_sequence *const sequence = &group->walk.sequence;
     if (!to->data)
         return;
-    float *const origin = to->data + sequence->b * to->stride[0] +
+    float *const origin = (float *)to->data + sequence->b * to->stride[0] +
                           group->walk.head.h * to->stride[1] +
                           sequence->first_query * to->stride[2];
     for (size_t p = 0; p < group->count; p++) {

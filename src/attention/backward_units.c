@@ -143,8 +143,8 @@ static bool keys_are_finite(const struct attn_backward *backward,
     if (sequence->Lk == 0)
         return true;
     const struct attn_matrix matrix = {
-        .x = key->data + sequence->b * key->stride[0] + hk * key->stride[1] +
-             sequence->first_key * key->stride[2],
+        .x = (const float *)key->data + sequence->b * key->stride[0] +
+             hk * key->stride[1] + sequence->first_key * key->stride[2],
         .row_stride = key->stride[2],
         .element_stride = key->stride[3],
         .rows = (size_t)sequence->Lk,
@@ -175,7 +175,8 @@ void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_r
 {
     const int64_t *const stride = x->stride;
     for (int64_t row = first_row; row < end_row && x->data; row++) {
-        float *const to = x->data + b * stride[0] + h * stride[1] + row * stride[2];
+        float *const to =
+            (float *)x->data + b * stride[0] + h * stride[1] + row * stride[2];
         for (int64_t n = 0; n < size; n++)
             to[n * stride[3]] = 0.0f;
     }
@@ -187,7 +188,7 @@ static void store_rows(const attn_output *x, const struct attn_sequence *sequenc
 {
     const int64_t *const stride = x->stride;
     for (int64_t row = 0; row < sequence->Lk && x->data; row++) {
-        float *const to = x->data + sequence->b * stride[0] + hk * stride[1] +
+        float *const to = (float *)x->data + sequence->b * stride[0] + hk * stride[1] +
                           (sequence->first_key + row) * stride[2];
 #pragma GCC unroll 8
         for (int64_t n = 0; n < size; n++)

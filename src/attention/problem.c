@@ -193,6 +193,42 @@ static attn_status check_tensor(const struct check *check, const char *name,
                : ATTN_OK;
 }
 
+attn_status attn_check_type(attn_context *context, const char *function, const char *name,
+                            attn_type type)
+{
+    if (type == ATTN_F32)
+        return ATTN_OK;
+    if (attn_type_bytes(type) > 0)
+        return attn_context_fail(context, ATTN_EUNSUPPORTED,
+                                 "%s: %s has 16-bit elements, expected ATTN_F32 so far",
+                                 function, name);
+    return attn_context_fail(context, ATTN_EINVAL,
+                             "%s: %s.type is %d, expected ATTN_F32, ATTN_F16 or "
+                             "ATTN_BF16",
+                             function, name, (int)type);
+}
+
+static attn_status check_types(const struct check *check, const attn_tensors *t,
+                               const attn_options *o)
+{
+    const struct {
+        const char *name;
+        const void *data;
+        attn_type type;
+    } tensors[] = {
+        {"tensors.query", t->query.data, t->query.type},
+        {"tensors.key", t->key.data, t->key.type},
+        {"tensors.value", t->value.data, t->value.type},
+        {"tensors.output", t->output.data, t->output.type},
+        {"options.bias", o->bias.data, o->bias.type},
+    };
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        if (tensors[i].data)
+            ATTN_TRY(attn_check_type(check->context, check->function, tensors[i].name,
+                                     tensors[i].type));
+    return ATTN_OK;
+}
+
 static attn_status check_tensors(const struct check *check,
                                  const struct attn_problem *problem, unsigned needs)
 {
@@ -205,6 +241,7 @@ static attn_status check_tensors(const struct check *check,
     const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
     const int64_t output[] = {s->B, s->H, s->Lq, s->Dv};
     const int64_t pairs[] = {s->B, s->H, s->Lq, s->Lk};
+    ATTN_TRY(check_types(check, t, o));
     ATTN_TRY(check_tensor(check, "tensors.query", t->query.data, true, t->query.stride,
                           query));
     ATTN_TRY(check_tensor(check, "tensors.key", t->key.data, keys, t->key.stride, key));
@@ -221,7 +258,7 @@ static attn_status check_tensors(const struct check *check,
                                  "%s: tensors.lse is NULL, expected what attn_forward "
                                  "wrote",
                                  check->function);
-    const float *const to = t->output.data;
+    const void *const to = t->output.data;
     if ((needs & ATTN_NEEDS_OUTPUT) &&
         (to == t->query.data || to == t->key.data || to == t->value.data))
         return attn_context_fail(check->context, ATTN_EINVAL,
@@ -296,23 +333,23 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
     struct attn_head head = {
         .h = h,
         .hk = hk,
-        .query = t->query.data + offset_of(t->query.stride, b, h, i),
+        .query = (const float *)t->query.data + offset_of(t->query.stride, b, h, i),
         .row = (b * shape->H + h) * shape->Lq + i,
         .alibi_slope = o->alibi_slopes ? o->alibi_slopes[h] : 0.0f,
         .sink = o->sinks ? o->sinks[h] : -INFINITY,
     };
     if (t->key.data)
-        head.key = t->key.data + offset_of(t->key.stride, b, hk, j);
+        head.key = (const float *)t->key.data + offset_of(t->key.stride, b, hk, j);
     if (t->value.data)
-        head.value = t->value.data + offset_of(t->value.stride, b, hk, j);
+        head.value = (const float *)t->value.data + offset_of(t->value.stride, b, hk, j);
     if (t->output.data)
-        head.output = t->output.data + offset_of(t->output.stride, b, h, i);
+        head.output = (float *)t->output.data + offset_of(t->output.stride, b, h, i);
     if (o->keep.data)
         head.keep =
             o->keep.data + offset_of(o->keep.stride, b, h, i) + j * o->keep.stride[3];
     if (o->bias.data)
-        head.bias =
-            o->bias.data + offset_of(o->bias.stride, b, h, i) + j * o->bias.stride[3];
+        head.bias = (const float *)o->bias.data + offset_of(o->bias.stride, b, h, i) +
+                    j * o->bias.stride[3];
     return head;
 }
 
@@ -332,16 +369,6 @@ struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
         seen.end = attn_clamp(position + 1, 0, seen.end);
     assert(seen.first <= seen.end);
     return seen;
-}
-
-bool attn_element_visible(const struct attn_problem *problem,
-                          const struct attn_head *head, int64_t query, int64_t key)
-{
-    const int64_t *const keep = problem->options->keep.stride;
-    const int64_t *const bias = problem->options->bias.stride;
-    if (head->keep && !head->keep[query * keep[2] + key * keep[3]])
-        return false;
-    return !head->bias || head->bias[query * bias[2] + key * bias[3]] != -INFINITY;
 }
 
 double attn_problem_visible_pairs(const struct attn_problem *problem)

@@ -42,6 +42,10 @@ ATTN_CHECKED attn_status attn_check_strides(attn_context *context, const char *f
                                             const char *name, const int64_t stride[4],
                                             const int64_t extent[4]);
 
+/* That it is a type there are kernels for. */
+ATTN_CHECKED attn_status attn_check_type(attn_context *context, const char *function,
+                                         const char *name, attn_type type);
+
 struct attn_sequence {
     int64_t index;                  /* which one; also what dropout counts */
     int64_t b;                      /* along the tensors' axis 0 */
@@ -84,10 +88,6 @@ struct attn_key_range {
 struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
                                         const struct attn_sequence *sequence,
                                         int64_t query);
-
-/* Whether keep and bias let query see key: the rules that go element by element. */
-bool attn_element_visible(const struct attn_problem *problem,
-                          const struct attn_head *head, int64_t query, int64_t key);
 
 /* Pairs of query and key in the visible intervals, over all heads. */
 double attn_problem_visible_pairs(const struct attn_problem *problem);

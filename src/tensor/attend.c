@@ -14,12 +14,12 @@ struct attend {
 /* [tokens][heads·size] as [1][heads][tokens][size]. */
 static attn_input packed_input(const float *data, int64_t heads, int64_t size)
 {
-    return (attn_input){data, {0, size, heads * size, 1}};
+    return (attn_input){.data = data, .stride = {0, size, heads * size, 1}};
 }
 
 static attn_output packed_output(float *data, int64_t heads, int64_t size)
 {
-    return (attn_output){data, {0, size, heads * size, 1}};
+    return (attn_output){.data = data, .stride = {0, size, heads * size, 1}};
 }
 
 static bool attend_fits(attn_tape *tape, const struct attend *a,

@@ -197,8 +197,9 @@ static float *expand_mask(const struct onnx_case *c, const attn_shape *shape,
 static uint8_t *keep_of_bias(attn_options *options, size_t count)
 {
     uint8_t *const keep = zeros(count, 1);
+    const float *const bias = options->bias.data;
     for (size_t n = 0; n < count; n++)
-        keep[n] = options->bias.data[n] == 0.0f;
+        keep[n] = bias[n] == 0.0f;
     options->keep.data = keep;
     memcpy(options->keep.stride, options->bias.stride, sizeof options->keep.stride);
     options->bias.data = NULL;

@@ -164,9 +164,9 @@ static void compare_alone(attn_context *context, const struct call *pack, int64_
     const attn_shape *const s = &pack->shape;
     struct call alone = call_create((attn_shape){1, s->H, s->Hk, L, L, s->D, s->Dv});
     attn_tensors *const t = &alone.tensors;
-    t->query = pack->tensors.query, t->query.data += first * s->D;
-    t->key = pack->tensors.key, t->key.data += first * s->D;
-    t->value = pack->tensors.value, t->value.data += first * s->Dv;
+    t->query = pack->tensors.query, t->query.data = pack->query + first * s->D;
+    t->key = pack->tensors.key, t->key.data = pack->key + first * s->D;
+    t->value = pack->tensors.value, t->value.data = pack->value + first * s->Dv;
     alone.options = pack->options;
     alone.options.query_starts = alone.options.key_starts = NULL;
     alone.options.query_lengths = alone.options.key_lengths = NULL;
@@ -174,8 +174,8 @@ static void compare_alone(attn_context *context, const struct call *pack, int64_
     const attn_statistics *const a = &t->statistics, *const b = &pack->tensors.statistics;
     for (int64_t h = 0; h < s->H; h++) {
         const int64_t mine = h * L, its = h * s->Lq + first;
-        assert_rows_equal(t->output.data + mine * s->Dv,
-                          pack->tensors.output.data + its * s->Dv, L * s->Dv);
+        assert_rows_equal(alone.results + mine * s->Dv, pack->results + its * s->Dv,
+                          L * s->Dv);
         assert_rows_equal(t->lse + mine, pack->tensors.lse + its, L);
         assert_rows_equal(a->entropy + mine, b->entropy + its, L);
         assert_rows_equal(a->distance + mine, b->distance + its, L);
@@ -222,7 +222,7 @@ static void check_padding(attn_context *context)
     run(context, &c);
     compare_alone(context, &c, 0, lengths[0]);
     for (int64_t l = lengths[0]; l < 200; l++) {
-        assert_true(c.tensors.lse[l] == -INFINITY && c.tensors.output.data[l * 8] == 0);
+        assert_true(c.tensors.lse[l] == -INFINITY && c.results[l * 8] == 0.0f);
         assert_true(c.keys[l] == -1 && c.visible[l] == 0);
         assert_true(c.tensors.statistics.received[l] == 0.0f);
     }
