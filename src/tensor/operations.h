@@ -57,6 +57,42 @@ attn_tensor *attn_linear_cross_entropy(attn_tape *tape, attn_tensor *x,
                                        bool has_bias, const int32_t *targets,
                                        float smoothing, double divisor, double *plain);
 
+/** Recurrent cells, with the gates and their order of PyTorch. */
+typedef enum attn_cell {
+    ATTN_CELL_TANH, /* the plain RNN: 1 gate */
+    ATTN_CELL_RELU, /* 1 gate */
+    ATTN_CELL_GRU,  /* r z n: Cho et al. 2014, with the candidate's state part inside r */
+    ATTN_CELL_LSTM  /* i f g o: Hochreiter and Schmidhuber 1997, Gers et al. 2000 */
+} attn_cell;
+
+int attn_cell_gates(attn_cell cell);
+
+typedef struct attn_recurrence {
+    attn_cell cell;
+    bool backwards; /* from the last token of a sequence to its first */
+    int64_t sequences;
+    const int64_t *starts;       /* [sequences + 1] */
+    attn_tensor *state, *memory; /* before the first step, [sequences][width]; NULL for 0.
+                                  * memory is the LSTM's */
+} attn_recurrence;
+
+/** Runs a cell along each packed sequence.  gates [tokens][gates·width] is the input's
+ * part of what the gates are given (a linear layer of all tokens at once), weight
+ * [gates·width][width] and bias [gates·width] make the state's part.  Steps are taken by
+ * all sequences together, the longest first, so each is one product, and padding does not
+ * exist.
+ * @return the states [tokens][width], or for the LSTM [tokens][2·width]: beside the state
+ *         the memory. */
+attn_tensor *attn_recur(attn_tape *tape, attn_tensor *gates, attn_tensor *weight,
+                        attn_tensor *bias, bool has_bias,
+                        const attn_recurrence *recurrence);
+
+/** Columns first to first + count − 1 of each row. */
+attn_tensor *attn_columns(attn_tape *tape, attn_tensor *x, int64_t first, int64_t count);
+
+/** The columns of b after those of a. */
+attn_tensor *attn_join(attn_tape *tape, attn_tensor *a, attn_tensor *b);
+
 /** Attention over packed sequences: query [tokens][H·D], key [tokens][Hk·D], value
  * [tokens][Hk·Dv] → [tokens][H·Dv].  options as in attn/attention.h with query_starts and
  * key_starts set; its dropout applies in training only, with a seed of the tape's.

@@ -26,6 +26,25 @@ struct attn_cross_entropy {
     double smoothed, plain; /* out: losses, in nats */
 };
 
+/* What one step of a recurrent cell reads and writes: `rows` sequences, one to a row of
+ * `width` floats, or of width for each gate.  The formulas are in rows_recurrent.h. */
+struct attn_cell_step {
+    attn_cell cell;
+    size_t rows, width;
+    float *gates;           /* in: what they are given; out: what they give.  Backward:
+                             * what they gave, and then the gradient of what they were
+                             * given */
+    const float *recurrent; /* GRU: the state's part of the gates, [rows][3·width] */
+    float *candidate;       /* GRU: the candidate's part of that, for backward */
+    const float *before, *memory_before;
+    float *state, *memory;
+
+    /* Backward.  A relu or tanh reads its state, the LSTM its memory. */
+    const float *state_gradient, *memory_gradient;
+    float *before_gradient, *memory_before_gradient; /* added to: GRU's and LSTM's */
+    float *recurrent_gradient;                       /* GRU: of recurrent */
+};
+
 struct attn_rows {
     const char *isa;
 
@@ -71,6 +90,9 @@ struct attn_rows {
     /* The losses of one row of logits against the target, and the logits overwritten with
      * scale times the gradient of the smoothed one. */
     void (*cross_entropy)(float *logits, size_t target, struct attn_cross_entropy *loss);
+
+    void (*cell_step)(const struct attn_cell_step *step);
+    void (*cell_back)(const struct attn_cell_step *step);
 };
 
 /* The loops of that instruction set, which is one of attn_context_isa. */

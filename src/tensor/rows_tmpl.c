@@ -5,6 +5,7 @@
 #include "tensor/rows_loss.h"
 #include "tensor/rows_norm.h"
 #include "tensor/rows_product.h"
+#include "tensor/rows_recurrent.h"
 
 const struct attn_rows ATTN_ROWS = {
     .isa = ATTN_ISA_NAME,
@@ -20,4 +21,6 @@ const struct attn_rows ATTN_ROWS = {
     .sum = sum_rows,
     .dot = dot,
     .cross_entropy = cross_entropy,
+    .cell_step = cell_step,
+    .cell_back = cell_back,
 };

@@ -1,0 +1,309 @@
+/* Recurrent cells and columns: values against loops in double that go token by token,
+ * gradients against central differences. */
+#include "tensor_test.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEQUENCES = 4, TOKENS = 9, WIDTH = 5, GATES = 4 };
+
+/* The third sequence is empty. */
+static const int64_t starts[SEQUENCES + 1] = {0, 2, 7, 7, 9};
+
+struct setting {
+    attn_cell cell;
+    bool backwards, has_bias, has_before;
+};
+
+static const struct setting settings[] = {
+    {ATTN_CELL_TANH, false, true, true}, {ATTN_CELL_TANH, true, false, false},
+    {ATTN_CELL_RELU, false, true, true}, {ATTN_CELL_RELU, true, true, true},
+    {ATTN_CELL_GRU, false, true, true},  {ATTN_CELL_GRU, true, false, true},
+    {ATTN_CELL_GRU, true, true, false},  {ATTN_CELL_LSTM, false, true, true},
+    {ATTN_CELL_LSTM, true, true, true},  {ATTN_CELL_LSTM, false, false, false},
+};
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+struct numbers {
+    float gates[TOKENS * GATES * WIDTH], weight[GATES * WIDTH * WIDTH];
+    float bias[GATES * WIDTH], state[SEQUENCES * WIDTH], memory[SEQUENCES * WIDTH];
+};
+
+static void fill(struct numbers *n)
+{
+    test_fill(n->gates, TOKENS * GATES * WIDTH, 1);
+    test_fill(n->weight, GATES * WIDTH * WIDTH, 2);
+    test_fill(n->bias, GATES * WIDTH, 3);
+    test_fill(n->state, SEQUENCES * WIDTH, 4);
+    test_fill(n->memory, SEQUENCES * WIDTH, 5);
+}
+
+/* ---- Reference ------------------------------------------------------------------------
+ */
+
+static double logistic(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* The state's part of gate g, element i. */
+static double state_part(const struct numbers *n, const struct setting *s,
+                         const double *state, int g, int i)
+{
+    double sum = s->has_bias ? (double)n->bias[g * WIDTH + i] : 0.0;
+    for (int k = 0; k < WIDTH; k++)
+        sum += (double)n->weight[(g * WIDTH + i) * WIDTH + k] * state[k];
+    return sum;
+}
+
+static void reference_step(const struct numbers *n, const struct setting *s,
+                           const float *given, double *state, double *memory)
+{
+    double next[WIDTH];
+    for (int i = 0; i < WIDTH; i++) {
+        double a[GATES], u[GATES];
+        for (int g = 0; g < attn_cell_gates(s->cell); g++) {
+            a[g] = (double)given[g * WIDTH + i];
+            u[g] = state_part(n, s, state, g, i);
+        }
+        if (s->cell == ATTN_CELL_TANH) {
+            next[i] = tanh(a[0] + u[0]);
+        } else if (s->cell == ATTN_CELL_RELU) {
+            next[i] = fmax(0.0, a[0] + u[0]);
+        } else if (s->cell == ATTN_CELL_GRU) {
+            const double r = logistic(a[0] + u[0]), z = logistic(a[1] + u[1]);
+            const double candidate = tanh(a[2] + r * u[2]);
+            next[i] = (1.0 - z) * candidate + z * state[i];
+        } else {
+            memory[i] = logistic(a[1] + u[1]) * memory[i] +
+                        logistic(a[0] + u[0]) * tanh(a[2] + u[2]);
+            next[i] = logistic(a[3] + u[3]) * tanh(memory[i]);
+        }
+    }
+    memcpy(state, next, sizeof next);
+}
+
+/* y [TOKENS][columns] */
+static void reference(const struct numbers *n, const struct setting *s, double *y,
+                      int columns)
+{
+    const int given = attn_cell_gates(s->cell) * WIDTH;
+    for (int q = 0; q < SEQUENCES; q++) {
+        double state[WIDTH] = {0}, memory[WIDTH] = {0};
+        for (int i = 0; i < WIDTH && s->has_before; i++) {
+            state[i] = (double)n->state[q * WIDTH + i];
+            memory[i] = (double)n->memory[q * WIDTH + i];
+        }
+        const int64_t length = starts[q + 1] - starts[q];
+        for (int64_t step = 0; step < length; step++) {
+            const int64_t token =
+                s->backwards ? starts[q + 1] - 1 - step : starts[q] + step;
+            reference_step(n, s, n->gates + token * given, state, memory);
+            memcpy(y + token * columns, state, sizeof state);
+            if (columns > WIDTH)
+                memcpy(y + token * columns + WIDTH, memory, sizeof memory);
+        }
+    }
+}
+
+/* ---- Values ---------------------------------------------------------------------------
+ */
+
+static attn_tensor *leaf(attn_tape *tape, float *data, int64_t rows, int64_t columns)
+{
+    return attn_tape_leaf(tape, data, NULL, 2, (const int64_t[]){rows, columns});
+}
+
+static attn_tensor *recur(attn_tape *tape, struct numbers *n, const struct setting *s)
+{
+    const int64_t out = attn_cell_gates(s->cell) * WIDTH;
+    attn_recurrence recurrence = {s->cell, s->backwards, SEQUENCES, starts, NULL, NULL};
+    if (s->has_before) {
+        recurrence.state = leaf(tape, n->state, SEQUENCES, WIDTH);
+        recurrence.memory = leaf(tape, n->memory, SEQUENCES, WIDTH);
+    }
+    return attn_recur(
+        tape, leaf(tape, n->gates, TOKENS, out), leaf(tape, n->weight, out, WIDTH),
+        attn_tape_leaf(tape, n->bias, NULL, 1, &out), s->has_bias, &recurrence);
+}
+
+static void every_cell_computes_what_it_is_named_after(void **state)
+{
+    (void)state;
+    struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < SETTINGS; c++)
+            for (int training = 0; training < 2; training++) {
+                const int columns =
+                    settings[c].cell == ATTN_CELL_LSTM ? 2 * WIDTH : WIDTH;
+                double expected[TOKENS * 2 * WIDTH];
+                reference(&n, &settings[c], expected, columns);
+                attn_tape_begin(tape, training, 0);
+                const attn_tensor *const y = recur(tape, &n, &settings[c]);
+                assert_non_null(y);
+                assert_int_equal(y->extent[0], TOKENS);
+                assert_int_equal(y->extent[1], columns);
+                for (size_t i = 0; i < (size_t)(TOKENS * columns); i++)
+                    test_close((double)y->data[i], expected[i], 2e-6, "state", i);
+            }
+    }
+}
+
+static void a_sequence_alone_has_the_bits_it_has_in_a_batch(void **state)
+{
+    (void)state;
+    struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < SETTINGS; c++) {
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const together = recur(tape, &n, &settings[c]);
+            const int64_t out = attn_cell_gates(settings[c].cell) * WIDTH;
+            const int64_t alone_starts[] = {0, 5};
+            attn_recurrence recurrence = {
+                settings[c].cell, settings[c].backwards, 1, alone_starts, NULL, NULL};
+            if (settings[c].has_before) {
+                recurrence.state = leaf(tape, n.state + WIDTH, 1, WIDTH);
+                recurrence.memory = leaf(tape, n.memory + WIDTH, 1, WIDTH);
+            }
+            const attn_tensor *const alone =
+                attn_recur(tape, leaf(tape, n.gates + 2 * out, 5, out),
+                           leaf(tape, n.weight, out, WIDTH),
+                           attn_tape_leaf(tape, n.bias, NULL, 1, &out),
+                           settings[c].has_bias, &recurrence);
+            assert_memory_equal(alone->data, together->data + 2 * together->extent[1],
+                                (size_t)(5 * alone->extent[1]) * sizeof(float));
+        }
+    }
+}
+
+/* ---- Gradients ------------------------------------------------------------------------
+ */
+
+static attn_tensor *build_recur(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    const struct setting *const s = user;
+    const attn_recurrence recurrence = {s->cell,
+                                        s->backwards,
+                                        SEQUENCES,
+                                        starts,
+                                        s->has_before ? leaves[3] : NULL,
+                                        s->has_before ? leaves[4] : NULL};
+    attn_tensor *const y =
+        attn_recur(tape, leaves[0], leaves[1], leaves[2], s->has_bias, &recurrence);
+    /* The weight is used twice: gradients are added. */
+    return attn_join(tape, y,
+                     attn_recur(tape, leaves[0], leaves[1], NULL, false, &recurrence));
+}
+
+static void cells_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < SETTINGS; c++) {
+            struct setting setting = settings[c];
+            const int64_t out = attn_cell_gates(setting.cell) * WIDTH;
+            const bool has_memory = setting.cell == ATTN_CELL_LSTM;
+            const test_leaf leaves[] = {
+                {n.gates, 2, {TOKENS, out}, false},
+                {n.weight, 2, {out, WIDTH}, false},
+                {n.bias, 1, {out}, !setting.has_bias},
+                {n.state, 2, {SEQUENCES, WIDTH}, !setting.has_before},
+                {n.memory, 2, {SEQUENCES, WIDTH}, !setting.has_before || !has_memory}};
+            /* Small enough a step that no relu bends within it. */
+            test_gradients(tape, build_recur, &setting, leaves, 5, 0.002f, 6e-3);
+        }
+    }
+}
+
+static attn_tensor *build_columns(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    (void)user;
+    attn_tensor *const joined = attn_join(tape, leaves[0], leaves[1]);
+    attn_tensor *const middle = attn_columns(tape, joined, 2, 4);
+    return attn_join(tape, attn_columns(tape, leaves[0], 0, 1),
+                     attn_join(tape, middle, leaves[0]));
+}
+
+static void columns_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float a[3 * 4], b[3 * 5];
+    test_fill(a, 12, 6), test_fill(b, 15, 7);
+    const test_leaf leaves[] = {{a, 2, {3, 4}, false}, {b, 2, {3, 5}, false}};
+    EACH_TAPE(tape)
+    {
+        test_gradients(tape, build_columns, NULL, leaves, 2, 0.01f, 2e-3);
+        attn_tape_begin(tape, false, 0);
+        const attn_tensor *const y = attn_columns(
+            tape, attn_join(tape, leaf(tape, a, 3, 4), leaf(tape, b, 3, 5)), 3, 2);
+        for (int row = 0; row < 3; row++) {
+            assert_true(y->data[2 * row] == a[4 * row + 3]);
+            assert_true(y->data[2 * row + 1] == b[5 * row]);
+        }
+    }
+}
+
+/* ---- Errors ---------------------------------------------------------------------------
+ */
+
+static void assert_fails(attn_tape *tape, const attn_tensor *y, const char *words)
+{
+    assert_null(y);
+    assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
+    assert_non_null(strstr(attn_context_message(attn_tape_context(tape)), words));
+}
+
+static void what_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    struct numbers n;
+    fill(&n);
+    const int64_t short_starts[] = {0, 8};
+    const int64_t falling_starts[] = {0, 9, 5, 9};
+    EACH_TAPE(tape)
+    {
+        attn_recurrence recurrence = {ATTN_CELL_GRU, false, 1, short_starts, NULL, NULL};
+        attn_tape_begin(tape, true, 0);
+        assert_fails(tape,
+                     attn_recur(tape, leaf(tape, n.gates, 9, 15),
+                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
+                     "the 9 rows");
+        recurrence.starts = falling_starts, recurrence.sequences = 3;
+        attn_tape_begin(tape, true, 0);
+        assert_fails(tape,
+                     attn_recur(tape, leaf(tape, n.gates, 9, 15),
+                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
+                     "do not rise");
+        attn_tape_begin(tape, true, 0);
+        assert_fails(tape,
+                     attn_recur(tape, leaf(tape, n.gates, 9, 10),
+                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
+                     "gates is [9][10], expected [any][15]");
+        attn_tape_begin(tape, true, 0);
+        assert_fails(tape, attn_columns(tape, leaf(tape, n.gates, 9, 10), 6, 5),
+                     "5 columns from 6 on, expected them within 10");
+        attn_tape_begin(tape, true, 0);
+        assert_fails(
+            tape, attn_join(tape, leaf(tape, n.gates, 9, 10), leaf(tape, n.bias, 2, 3)),
+            "b is [2][3], expected [9][any]");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_cell_computes_what_it_is_named_after),
+        cmocka_unit_test(a_sequence_alone_has_the_bits_it_has_in_a_batch),
+        cmocka_unit_test(cells_have_the_gradients_of_differences),
+        cmocka_unit_test(columns_have_the_gradients_of_differences),
+        cmocka_unit_test(what_does_not_fit_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
