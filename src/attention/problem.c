@@ -371,15 +371,58 @@ struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
     return seen;
 }
 
+static double visible_count(const struct attn_problem *problem,
+                            const struct attn_sequence *sequence, int64_t query)
+{
+    const struct attn_key_range seen = attn_visible_keys(problem, sequence, query);
+    return (double)(seen.end - seen.first);
+}
+
+static void sort(int64_t *x, size_t count)
+{
+    for (size_t i = 1; i < count; i++)
+        for (size_t j = i; j > 0 && x[j - 1] > x[j]; j--) {
+            const int64_t larger = x[j - 1];
+            x[j - 1] = x[j];
+            x[j] = larger;
+        }
+}
+
+/* Each end of the interval of keys stands still, moves with the query, and stands still
+ * again; between the queries where one of them turns, counts form an arithmetic series.
+ */
+static double pairs_of_sequence(const struct attn_problem *problem,
+                                const struct attn_sequence *sequence)
+{
+    const attn_options *const options = problem->options;
+    const int64_t Lq = sequence->Lq, Lk = sequence->Lk, offset = sequence->offset;
+    const int64_t left = offset - options->window_left;
+    const int64_t right =
+        offset + 1 +
+        (options->causal || options->window_right < 0 ? 0 : options->window_right);
+    int64_t turns[] = {0, -left, Lk - left, -right, Lk - right, Lq};
+    enum { TURNS = sizeof turns / sizeof *turns };
+    for (size_t n = 0; n < TURNS; n++)
+        turns[n] = attn_clamp(turns[n], 0, Lq);
+    sort(turns, TURNS);
+
+    double pairs = 0.0;
+    for (size_t n = 0; n + 1 < TURNS; n++) {
+        if (turns[n] == turns[n + 1])
+            continue;
+        const double ends = visible_count(problem, sequence, turns[n]) +
+                            visible_count(problem, sequence, turns[n + 1] - 1);
+        pairs += (double)(turns[n + 1] - turns[n]) * ends / 2.0;
+    }
+    return pairs;
+}
+
 double attn_problem_visible_pairs(const struct attn_problem *problem)
 {
     double pairs = 0.0;
     for (int64_t s = 0; s < problem->sequences; s++) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        for (int64_t i = 0; i < sequence.Lq; i++) {
-            const struct attn_key_range seen = attn_visible_keys(problem, &sequence, i);
-            pairs += (double)(seen.end - seen.first);
-        }
+        pairs += pairs_of_sequence(problem, &sequence);
     }
     return pairs * (double)problem->shape->H;
 }

@@ -285,6 +285,77 @@ static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
     on_every_level(check_plan);
 }
 
+/* Visible pairs of one head, by the rules of position alone. */
+static double count_pairs(const struct problem *p)
+{
+    const attn_options *const o = &p->options;
+    const int64_t sequences = o->query_starts ? o->sequences : p->shape.B;
+    double pairs = 0.0;
+    for (int64_t s = 0; s < sequences; s++) {
+        int64_t Lq = o->query_lengths ? o->query_lengths[s] : p->shape.Lq;
+        int64_t Lk = o->key_lengths ? o->key_lengths[s] : p->shape.Lk;
+        if (o->query_starts)
+            Lq = o->query_starts[s + 1] - o->query_starts[s];
+        if (o->key_starts)
+            Lk = o->key_starts[s + 1] - o->key_starts[s];
+        const int64_t offset = o->alignment == ATTN_ALIGN_BOTTOM_RIGHT ? Lk - Lq
+                               : o->alignment == ATTN_ALIGN_OFFSET     ? o->query_offset
+                                                                       : 0;
+        for (int64_t i = offset; i < Lq + offset; i++)
+            for (int64_t j = 0; j < Lk; j++)
+                pairs += (!o->causal || j <= i) &&
+                         (o->window_left < 0 || j >= i - o->window_left) &&
+                         (o->window_right < 0 || j <= i + o->window_right);
+    }
+    return pairs;
+}
+
+static void visible_pairs_are_those_that_counting_finds(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    for (uint64_t seed = 0; seed < 400; seed++) {
+        struct problem p = problem_create(seed, seed % 2 ? RULE_PACKED : RULE_LENGTHS);
+        struct results r = results_create(&p);
+        const attn_tensors tensors = problem_tensors(&p, &r);
+        attn_plan plan;
+        assert_int_equal(
+            attn_plan_forward(context, &p.shape, &tensors, &p.options, &plan), ATTN_OK);
+        const double expected = (double)p.shape.H * count_pairs(&p);
+        if (plan.visible_pairs != expected)
+            fail_msg("seed %d: %.0f pairs, expected %.0f", (int)seed, plan.visible_pairs,
+                     expected);
+        results_destroy(&r);
+        problem_destroy(&p);
+    }
+    attn_context_destroy(context);
+}
+
+/* 2^44 queries: nothing may go query by query. */
+static void the_plan_of_an_enormous_problem_is_made_at_once(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    float data = 0.0f, output = 0.0f;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    const int64_t L = (int64_t)1 << 44;
+    const attn_shape shape = {1, 1, 1, L, L, 1, 1};
+    const attn_tensors tensors = {.query = {&data, {0}},
+                                  .key = {&data, {0}},
+                                  .value = {&data, {0}},
+                                  .output = attn_output_dense(&output, 1, L, 1)};
+    attn_options options;
+    attn_options_init(&options, &shape);
+    options.causal = true;
+    options.window_left = 9;
+    attn_plan plan;
+    assert_int_equal(attn_plan_forward(context, &shape, &tensors, &options, &plan),
+                     ATTN_OK);
+    assert_true(plan.visible_pairs == 10.0 * (double)L - 45.0);
+    attn_context_destroy(context);
+}
+
 /* 32,768 queries and keys: a matrix of weights would be 4 GiB.  A window keeps it short.
  */
 static void memory_grows_with_the_length_and_not_its_square(void **state)
@@ -315,6 +386,8 @@ int main(void)
         cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(a_padded_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
+        cmocka_unit_test(visible_pairs_are_those_that_counting_finds),
+        cmocka_unit_test(the_plan_of_an_enormous_problem_is_made_at_once),
         cmocka_unit_test(memory_grows_with_the_length_and_not_its_square),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
