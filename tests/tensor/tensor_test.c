@@ -61,7 +61,13 @@ static double weighed(const attn_tensor *y)
 
 struct weigh {
     attn_tensor *y, *loss;
+    const float *weights; /* NULL: test_weight */
 };
+
+static double weight_of(const float *weights, size_t i)
+{
+    return weights ? (double)weights[i] : test_weight(i);
+}
 
 static void weigh_backward(attn_tape *tape, void *arguments)
 {
@@ -69,20 +75,29 @@ static void weigh_backward(attn_tape *tape, void *arguments)
     bool add;
     float *const dy = attn_tape_gradient(tape, w->y, &add);
     for (size_t i = 0; dy && i < attn_tensor_count(w->y); i++)
-        dy[i] = (add ? dy[i] : 0.0f) + (float)test_weight(i) * w->loss->gradient[0];
+        dy[i] =
+            (add ? dy[i] : 0.0f) + (float)weight_of(w->weights, i) * w->loss->gradient[0];
 }
 
-attn_tensor *test_weigh(attn_tape *tape, attn_tensor *y)
+attn_tensor *test_weigh_by(attn_tape *tape, attn_tensor *y, const float *weights)
 {
     if (!y)
         return NULL;
     attn_tensor *const loss = attn_tape_tensor(tape, 1, (const int64_t[]){1});
     struct weigh *const w = attn_tape_allocate(tape, sizeof *w);
     assert_non_null(w);
-    loss->data[0] = (float)weighed(y);
-    *w = (struct weigh){y, loss};
+    double sum = 0.0;
+    for (size_t i = 0; i < attn_tensor_count(y); i++)
+        sum += weight_of(weights, i) * (double)y->data[i];
+    loss->data[0] = (float)sum;
+    *w = (struct weigh){y, loss, weights};
     attn_tape_record(tape, loss, weigh_backward, w);
     return loss;
+}
+
+attn_tensor *test_weigh(attn_tape *tape, attn_tensor *y)
+{
+    return test_weigh_by(tape, y, NULL);
 }
 
 static attn_tensor *build_with(attn_tape *tape, test_build *build, void *user,

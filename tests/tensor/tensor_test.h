@@ -53,6 +53,9 @@ double test_weight(size_t i);
  * gradient tells all elements of y apart. */
 attn_tensor *test_weigh(attn_tape *tape, attn_tensor *y);
 
+/* The same with these weights. */
+attn_tensor *test_weigh_by(attn_tape *tape, attn_tensor *y, const float *weights);
+
 /* Every gradient of test_weigh(build(leaves)) against central differences with that step,
  * to that tolerance (absolute up to 1, relative beyond). */
 void test_gradients(attn_tape *tape, test_build *build, void *user,

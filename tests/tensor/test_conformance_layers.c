@@ -31,31 +31,9 @@ static void *zeros(size_t count, size_t size)
     return memory;
 }
 
-/* ---- Loss -----------------------------------------------------------------------------
- */
-
-/* Σ cotangent ∘ y */
-struct weighing {
-    attn_tensor *y, *loss;
-    const float *cotangent;
-};
-
-static void weigh_backward(attn_tape *tape, void *arguments)
-{
-    const struct weighing *const w = arguments;
-    bool add = false;
-    float *const to = attn_tape_gradient(tape, w->y, &add);
-    for (int64_t n = 0; to && n < w->y->extent[0] * w->y->extent[1]; n++)
-        to[n] = (add ? to[n] : 0.0f) + w->cotangent[n] * w->loss->gradient[0];
-}
-
 static void backward_from(attn_tape *tape, attn_tensor *y, const float *cotangent)
 {
-    struct weighing *const w = attn_tape_allocate(tape, sizeof *w);
-    attn_tensor *const loss = attn_tape_tensor(tape, 1, (const int64_t[]){1});
-    loss->data[0] = 0.0f;
-    *w = (struct weighing){y, loss, cotangent};
-    attn_tape_record(tape, loss, weigh_backward, w);
+    attn_tensor *const loss = test_weigh_by(tape, y, cotangent);
     assert_int_equal(attn_tape_backward(tape, loss, 1.0f), ATTN_OK);
 }
 
