@@ -33,44 +33,156 @@ static int64_t whole(const json_t *row, const char *key)
     return json_integer_value(json_object_get(row, key));
 }
 
-static void json_has_a_row_for_each_operation_and_visibility(void **state)
+static const char *words(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
+
+static double real(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key));
+}
+
+/* The keys and the kinds of every row, whatever it measures. */
+static void assert_row(const json_t *row)
+{
+    static const char *const keys[] = {
+        "op",      "case",    "dtype", "threads",      "B",    "H",    "Hk",
+        "Lq",      "Lk",      "D",     "milliseconds", "rate", "unit", "measure",
+        "against", "reached", "must",  "goal"};
+    static const char *const measures[] = {"fraction", "time", "time of work", "speed"};
+    assert_keys(row, keys, sizeof keys / sizeof *keys);
+    assert_true(real(row, "milliseconds") > 0.0);
+    assert_true(real(row, "rate") > 0.0);
+    assert_true(real(row, "reached") > 0.0);
+    size_t known = 0;
+    while (known < 4 && strcmp(words(row, "measure"), measures[known]) != 0)
+        known++;
+    assert_true(known < 4);
+    for (size_t i = 16; i < 18; i++) {
+        const json_t *const bound = json_object_get(row, keys[i]);
+        assert_true(json_is_null(bound) || json_real_value(bound) > 0.0);
+    }
+}
+
+static void json_has_a_row_for_each_visibility_of_forward_and_backward(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"peak_gflops", "threads", "isa", "rows"};
-    static const char *const row_keys[] = {"op",     "dtype",   "B",      "H",
-                                           "L",      "D",       "causal", "milliseconds",
-                                           "gflops", "fraction"};
-    json_t *const result = run_json(TINY " --json");
-    assert_keys(result, keys, 4);
-    const double peak = json_real_value(json_object_get(result, "peak_gflops"));
-    assert_true(peak > 0.0);
-    assert_int_equal(whole(result, "threads"), 1);
-    assert_true(json_is_string(json_object_get(result, "isa")));
+    static const char *const keys[] = {"version", "isa", "limits", "rows"};
+    static const char *const limit_keys[] = {"threads", "peak_gflops", "read_gbytes"};
+    static const char *const operations[] = {"forward", "backward"};
+    for (size_t o = 0; o < 2; o++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, TINY " --op %s --json", operations[o]);
+        json_t *const result = run_json(arguments);
+        assert_keys(result, keys, 4);
+        assert_true(json_is_string(json_object_get(result, "isa")));
+        assert_int_equal(json_array_size(json_object_get(result, "limits")), 1);
+        const json_t *const limits = json_array_get(json_object_get(result, "limits"), 0);
+        assert_keys(limits, limit_keys, 3);
+        assert_int_equal(whole(limits, "threads"), 1);
+        assert_true(json_is_null(json_object_get(limits, "read_gbytes")));
+        const double peak = real(limits, "peak_gflops");
+        assert_true(peak > 0.0);
+        const json_t *const rows = json_object_get(result, "rows");
+        assert_int_equal(json_array_size(rows), 2);
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *const row = json_array_get(rows, i);
+            assert_row(row);
+            assert_string_equal(words(row, "op"), operations[o]);
+            assert_string_equal(words(row, "case"), i == 0 ? "full" : "causal");
+            assert_string_equal(words(row, "dtype"), "fp32");
+            assert_string_equal(words(row, "unit"), "GFLOP/s");
+            assert_string_equal(words(row, "measure"), "fraction");
+            assert_string_equal(words(row, "against"), "peak");
+            assert_int_equal(whole(row, "threads"), 1);
+            assert_int_equal(whole(row, "B"), 1);
+            assert_int_equal(whole(row, "H"), 8);
+            assert_int_equal(whole(row, "Lk"), 64);
+            assert_int_equal(whole(row, "D"), 16);
+            /* 4·D operations for each visible pair, 10·D backward */
+            const double pairs = i == 1 ? 64.0 * 65.0 / 2.0 : 64.0 * 64.0;
+            const double work = (o == 1 ? 10.0 : 4.0) * 16.0 * 8.0 * pairs;
+            const double rate = real(row, "rate"), took = real(row, "milliseconds");
+            assert_true(fabs(rate * took * 1e6 / work - 1.0) < 1e-3);
+            assert_true(fabs(real(row, "reached") * peak / rate - 1.0) < 1e-3);
+        }
+        json_decref(result);
+    }
+}
+
+static void every_operation_has_rows_of_the_same_form(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t rows;
+    } operations[] = {
+        {"statistics", 10},
+        {"shapes", 20},
+        {"short", 1},
+    };
+    for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
+        char arguments[128];
+        snprintf(arguments, sizeof arguments, TINY " --op %s --json", operations[o].name);
+        json_t *const result = run_json(arguments);
+        const json_t *const rows = json_object_get(result, "rows");
+        assert_int_equal(json_array_size(rows), operations[o].rows);
+        for (size_t i = 0; i < operations[o].rows; i++) {
+            assert_row(json_array_get(rows, i));
+            assert_string_equal(words(json_array_get(rows, i), "op"), operations[o].name);
+        }
+        json_decref(result);
+    }
+}
+
+static void a_time_is_held_against_the_case_it_names(void **state)
+{
+    (void)state;
+    json_t *const result = run_json(TINY " --op statistics --json");
     const json_t *const rows = json_object_get(result, "rows");
-    assert_int_equal(json_array_size(rows), 6);
-    for (size_t i = 0; i < 6; i++) {
-        static const char *const operations[] = {"forward", "statistics", "backward"};
+    const json_t *const none = json_array_get(rows, 0);
+    assert_string_equal(words(none, "case"), "none");
+    assert_true(json_is_null(json_object_get(none, "must")));
+    for (size_t i = 1; i < 5; i++) {
         const json_t *const row = json_array_get(rows, i);
-        assert_keys(row, row_keys, 10);
-        assert_string_equal(json_string_value(json_object_get(row, "op")),
-                            operations[i / 2]);
-        assert_string_equal(json_string_value(json_object_get(row, "dtype")), "fp32");
-        assert_int_equal(whole(row, "B"), 1);
-        assert_int_equal(whole(row, "H"), 8);
-        assert_int_equal(whole(row, "L"), 64);
-        assert_int_equal(whole(row, "D"), 16);
-        const bool causal = json_is_true(json_object_get(row, "causal"));
-        assert_int_equal(causal, i % 2);
-        /* 4·D operations for each visible pair, 10·D backward */
-        const double pairs = causal ? 64.0 * 65.0 / 2.0 : 64.0 * 64.0;
-        const double work = (i / 2 == 2 ? 10.0 : 4.0) * 16.0 * 8.0 * pairs;
-        const double rate = json_real_value(json_object_get(row, "gflops"));
-        const double took = json_real_value(json_object_get(row, "milliseconds"));
-        assert_true(fabs(rate * took * 1e6 / work - 1.0) < 1e-3);
-        const double fraction = json_real_value(json_object_get(row, "fraction"));
-        assert_true(fabs(fraction * peak / rate - 1.0) < 1e-3);
+        assert_string_equal(words(row, "against"), "none");
+        assert_string_equal(words(row, "measure"), "time");
+        const double ratio = real(row, "milliseconds") / real(none, "milliseconds");
+        assert_true(fabs(real(row, "reached") / ratio - 1.0) < 1e-3);
+        assert_true(real(row, "must") > real(row, "goal"));
     }
     json_decref(result);
+}
+
+static void what_is_asked_hangs_on_length_head_size_and_threads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments;
+        double musts[2], goals[2];
+    } asked[] = {
+        {"--lengths 512 --head-sizes 64", {0.80, 0.76}, {0.86, 0.83}},
+        {"--lengths 512 --head-sizes 64 --threads 2", {0, 0}, {0, 0}},
+        {"--lengths 2048 --head-sizes 64", {0.82, 0.80}, {0.90, 0.87}},
+        {"--lengths 2048 --head-sizes 128", {0.84, 0.82}, {0.92, 0.89}},
+        {"--lengths 2048 --head-sizes 64 --threads 2", {0.78, 0}, {0.88, 0}},
+        {"--lengths 512 --head-sizes 60", {0, 0}, {0, 0}},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char arguments[160];
+        snprintf(arguments, sizeof arguments,
+                 "bench --op forward --heads 1 --seconds 0 --json %s",
+                 asked[i].arguments);
+        json_t *const result = run_json(arguments);
+        for (size_t causal = 0; causal < 2; causal++) {
+            const json_t *const row =
+                json_array_get(json_object_get(result, "rows"), causal);
+            assert_true(real(row, "must") == asked[i].musts[causal]);
+            assert_true(real(row, "goal") == asked[i].goals[causal]);
+        }
+        json_decref(result);
+    }
 }
 
 static void sizes_and_one_operation_are_chosen(void **state)
@@ -80,11 +192,13 @@ static void sizes_and_one_operation_are_chosen(void **state)
         run_json("bench --op backward --lengths 8,16 --head-sizes 4,8 --heads 2 "
                  "--batch 3 --threads 2 --seconds 0 --json");
     const json_t *const rows = json_object_get(result, "rows");
-    assert_int_equal(whole(result, "threads"), 2);
+    const json_t *const limits = json_object_get(result, "limits");
+    assert_int_equal(whole(json_array_get(limits, 0), "threads"), 2);
     assert_int_equal(json_array_size(rows), 8);
     for (size_t i = 0; i < 8; i++) {
         const json_t *const row = json_array_get(rows, i);
-        assert_int_equal(whole(row, "L"), i < 4 ? 8 : 16);
+        assert_int_equal(whole(row, "threads"), 2);
+        assert_int_equal(whole(row, "Lk"), i < 4 ? 8 : 16);
         assert_int_equal(whole(row, "D"), i % 4 < 2 ? 4 : 8);
         assert_int_equal(whole(row, "B"), 3);
         assert_int_equal(whole(row, "H"), 2);
@@ -97,11 +211,17 @@ static void the_table_has_a_line_for_each_row(void **state)
     (void)state;
     run_result result = run(TINY " --op forward", "");
     assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, ", 1 thread: "));
     assert_non_null(strstr(result.out, "GFLOP/s on registers\n"));
+    assert_non_null(strstr(
+        result.out, "\noperation  case                type  T      L    D         ms"
+                    "    rate reached  must  goal  holds  against\n"));
     assert_non_null(
-        strstr(result.out, "operation       L     D  visible          ms  GFLOP/s"));
-    assert_non_null(strstr(result.out, "\nforward        64    16  full "));
-    assert_non_null(strstr(result.out, "\nforward        64    16  causal "));
+        strstr(result.out, "\nforward    full                fp32  1     64   16 "));
+    assert_non_null(
+        strstr(result.out, "\nforward    causal              fp32  1     64   16 "));
+    assert_non_null(strstr(result.out, "     -     -         of peak\n"));
+    assert_non_null(strstr(result.out, "\n0 of 0 musts hold, 0 of 0 goals are reached."));
     assert_null(strstr(result.out, "backward"));
     run_free(&result);
 }
@@ -113,7 +233,8 @@ static void misuse_is_named(void **state)
         const char *arguments, *message;
     } wrong[] = {
         {"x", "unexpected argument 'x'"},
-        {"--op x", "--op is 'x', expected forward, backward, statistics or all"},
+        {"--op x",
+         "--op is 'x', expected forward, backward, statistics, shapes, short or all"},
         {"--lengths ''", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,,8", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,x", "--lengths is 'x', expected a whole number from 1 to 1048576"},
@@ -128,6 +249,7 @@ static void misuse_is_named(void **state)
         {"--seconds -1", "--seconds is '-1', expected a number from 0 to 3600"},
         {"--seconds", "--seconds needs a value"},
         {"--json=x", "--json takes no value, got 'x'"},
+        {"--full=x", "--full takes no value, got 'x'"},
         {"--fast", "--fast is not an option"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -149,7 +271,7 @@ static void memory_that_is_refused_is_a_failure(void **state)
     /* AddressSanitizer has its own lines to say first. */
     const char *const said = strstr(result.err, "attn bench: ");
     assert_string_equal(said ? said : result.err,
-                        "attn bench: no memory for length 1048576\n");
+                        "attn bench: no memory for 72057594037927936 bytes\n");
     run_free(&result);
 }
 
@@ -173,7 +295,10 @@ int main(int argc, char **argv)
     /* A sanitizer may not end the program over memory that is refused on purpose. */
     setenv("ASAN_OPTIONS", "allocator_may_return_null=1", 0);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(json_has_a_row_for_each_operation_and_visibility),
+        cmocka_unit_test(json_has_a_row_for_each_visibility_of_forward_and_backward),
+        cmocka_unit_test(every_operation_has_rows_of_the_same_form),
+        cmocka_unit_test(a_time_is_held_against_the_case_it_names),
+        cmocka_unit_test(what_is_asked_hangs_on_length_head_size_and_threads),
         cmocka_unit_test(sizes_and_one_operation_are_chosen),
         cmocka_unit_test(the_table_has_a_line_for_each_row),
         cmocka_unit_test(misuse_is_named),

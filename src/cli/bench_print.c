@@ -1,0 +1,146 @@
+/* What a run of `attn bench` found, as a table or as JSON.  Fractions of the machine's
+ * limits wait until here, since a limit may rise until the run ends. */
+#include "cli/bench.h"
+#include <stdio.h>
+#include <string.h>
+
+static const struct bench_limits *limits_of(const struct bench *bench, const json_t *row)
+{
+    const int64_t threads = json_integer_value(json_object_get(row, "threads"));
+    size_t t = 0;
+    while (bench->teams[t].threads != threads)
+        t++;
+    return &bench->teams[t].limits;
+}
+
+static double number(const json_t *row, const char *key)
+{
+    return json_number_value(json_object_get(row, key)); /* 0 for null */
+}
+
+static const char *text(const json_t *row, const char *key)
+{
+    return json_string_value(json_object_get(row, key));
+}
+
+static int whole(const json_t *row, const char *key)
+{
+    return (int)json_integer_value(json_object_get(row, key));
+}
+
+void bench_finish_rows(const struct bench *bench)
+{
+    size_t index;
+    json_t *row;
+    json_array_foreach(bench->rows, index, row)
+    {
+        const struct bench_limits *const limits = limits_of(bench, row);
+        const bool of_peak = strcmp(text(row, "against"), "peak") == 0;
+        if (of_peak || strcmp(text(row, "against"), "read") == 0)
+            json_object_set_new(row, "reached",
+                                json_real(1e9 * number(row, "rate") /
+                                          (of_peak ? limits->peak : limits->read)));
+    }
+}
+
+static bool is_less_better(const json_t *row)
+{
+    return strncmp(text(row, "measure"), "time", 4) == 0;
+}
+
+static bool holds(const json_t *row, const char *key)
+{
+    const double bound = number(row, key), reached = number(row, "reached");
+    return is_less_better(row) ? reached <= bound : reached >= bound;
+}
+
+static const char *verdict(const json_t *row)
+{
+    const bool has_goal = number(row, "goal") > 0.0, has_must = number(row, "must") > 0.0;
+    if (has_goal && holds(row, "goal"))
+        return "goal";
+    if (has_must)
+        return holds(row, "must") ? "must" : "MISSED";
+    return "";
+}
+
+static void print_bound(const json_t *row, const char *key)
+{
+    if (number(row, key) > 0.0)
+        printf(" %5.2f", number(row, key));
+    else
+        printf("     -");
+}
+
+static void print_row(const json_t *row)
+{
+    char against[64];
+    snprintf(against, sizeof against, "%s %s",
+             strcmp(text(row, "measure"), "fraction") == 0 ? "of" : text(row, "measure"),
+             text(row, "against"));
+    if (is_less_better(row))
+        snprintf(against, sizeof against, "time of %s", text(row, "against"));
+    else if (strcmp(text(row, "measure"), "speed") == 0)
+        snprintf(against, sizeof against, "speed of %s", text(row, "against"));
+    printf("%-10s %-19s %-4s %2d %6d %4d %10.3f %7.1f %7.3f", text(row, "op"),
+           text(row, "case"), text(row, "dtype"), whole(row, "threads"), whole(row, "Lk"),
+           whole(row, "D"), number(row, "milliseconds"), number(row, "rate"),
+           number(row, "reached"));
+    print_bound(row, "must");
+    print_bound(row, "goal");
+    printf("  %-6s %s\n", verdict(row), against);
+}
+
+static void print_limits(const struct bench *bench)
+{
+    for (size_t t = 0; t < bench->team_count; t++) {
+        const struct bench_team *const team = &bench->teams[t];
+        printf("%s, %lld thread%s: %.1f GFLOP/s on registers",
+               attn_context_isa(team->context.attention), (long long)team->threads,
+               team->threads == 1 ? "" : "s", team->limits.peak * 1e-9);
+        if (team->limits.read > 0.0)
+            printf(", %.1f GB/s read from memory", team->limits.read * 1e-9);
+        putchar('\n');
+    }
+}
+
+void bench_print_table(const struct bench *bench)
+{
+    size_t index;
+    json_t *row;
+    int musts = 0, kept = 0, goals = 0, reached = 0;
+    print_limits(bench);
+    printf("\noperation  case                type  T      L    D         ms    rate"
+           " reached  must  goal  holds  against\n");
+    json_array_foreach(bench->rows, index, row)
+    {
+        print_row(row);
+        if (number(row, "must") > 0.0)
+            musts++, kept += holds(row, "must");
+        if (number(row, "goal") > 0.0)
+            goals++, reached += holds(row, "goal");
+    }
+    printf("\n%d of %d musts hold, %d of %d goals are reached.  "
+           "Rate: GFLOP/s, for decode GB/s.\n",
+           kept, musts, reached, goals);
+}
+
+void bench_print_json(const struct bench *bench)
+{
+    json_t *const limits = json_array();
+    for (size_t t = 0; t < bench->team_count; t++) {
+        const struct bench_team *const team = &bench->teams[t];
+        json_array_append_new(limits, json_pack("{s:I, s:f, s:o}", "threads",
+                                                (json_int_t)team->threads, "peak_gflops",
+                                                1e-9 * team->limits.peak, "read_gbytes",
+                                                team->limits.read > 0.0
+                                                    ? json_real(1e-9 * team->limits.read)
+                                                    : json_null()));
+    }
+    json_t *const result =
+        json_pack("{s:s, s:s, s:o, s:O}", "version", ATTN_VERSION, "isa",
+                  bench->kernels->isa, "limits", limits, "rows", bench->rows);
+    json_dumpf(result, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    putchar('\n');
+    json_decref(result);
+}
