@@ -60,6 +60,19 @@ bool attn_matrix_fits_blas(attn_tape *tape, const char *operation,
     return false;
 }
 
+bool attn_starts_fit(attn_tape *tape, const char *operation, const int64_t *starts,
+                     int64_t sequences, int64_t rows)
+{
+    bool rise = starts[0] == 0 && starts[sequences] == rows;
+    for (int64_t s = 0; s < sequences; s++)
+        rise = rise && starts[s] <= starts[s + 1];
+    if (!rise)
+        attn_tape_fail(tape, ATTN_EINVAL,
+                       "%s: starts of %lld sequences do not rise from 0 to the %lld rows",
+                       operation, (long long)sequences, (long long)rows);
+    return rise;
+}
+
 bool attn_probability_fits(attn_tape *tape, const char *operation, float probability)
 {
     if (probability >= 0.0f && probability <= 1.0f)

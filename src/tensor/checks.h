@@ -22,6 +22,11 @@ bool attn_tensor_has_shape(attn_tape *tape, const char *operation,
 bool attn_matrix_fits_blas(attn_tape *tape, const char *operation,
                            attn_named_tensor named);
 
+/* Whether the starts of packed sequences rise from 0 to the number of rows; else the tape
+ * has failed. */
+bool attn_starts_fit(attn_tape *tape, const char *operation, const int64_t *starts,
+                     int64_t sequences, int64_t rows);
+
 /* Whether the probability is from 0 to 1; else the tape has failed. */
 bool attn_probability_fits(attn_tape *tape, const char *operation, float probability);
 

@@ -93,6 +93,18 @@ attn_tensor *attn_columns(attn_tape *tape, attn_tensor *x, int64_t first, int64_
 /** The columns of b after those of a. */
 attn_tensor *attn_join(attn_tape *tape, attn_tensor *a, attn_tensor *b);
 
+/** Rows side by side: y[n] is rows[n·each] to rows[n·each + each − 1] of x, and zeros
+ * where the row is −1.  What a convolution reads.  rows is read again by backward. */
+attn_tensor *attn_gather(attn_tape *tape, attn_tensor *x, const int32_t *rows,
+                         int64_t count, int64_t each);
+
+typedef enum attn_pooling { ATTN_POOL_MEAN, ATTN_POOL_MAX } attn_pooling;
+
+/** One row for each packed sequence, element by element; 0 for an empty one.  starts,
+ * [sequences + 1], is read again by backward. */
+attn_tensor *attn_pool(attn_tape *tape, attn_tensor *x, attn_pooling pooling,
+                       int64_t sequences, const int64_t *starts);
+
 /** Attention over packed sequences: query [tokens][H·D], key [tokens][Hk·D], value
  * [tokens][Hk·Dv] → [tokens][H·Dv].  options as in attn/attention.h with query_starts and
  * key_starts set; its dropout applies in training only, with a seed of the tape's.

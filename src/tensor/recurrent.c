@@ -326,16 +326,8 @@ static bool recurrence_fits(attn_tape *tape, const struct recurrence *r,
         !before_fits(tape, "state", r->state, given->sequences, width) ||
         !before_fits(tape, "memory", r->memory, given->sequences, width))
         return false;
-    const int64_t tokens = r->given->extent[0];
-    bool rises = given->starts[0] == 0 && given->starts[given->sequences] == tokens;
-    for (int64_t i = 0; i < given->sequences; i++)
-        rises = rises && given->starts[i] <= given->starts[i + 1];
-    if (!rises)
-        attn_tape_fail(tape, ATTN_EINVAL,
-                       "%s: starts of %lld sequences do not rise from 0 to the %lld rows "
-                       "of gates",
-                       operation, (long long)given->sequences, (long long)tokens);
-    return rises;
+    return attn_starts_fit(tape, operation, given->starts, given->sequences,
+                           r->given->extent[0]);
 }
 
 static bool lay_out(attn_tape *tape, struct recurrence *r)
