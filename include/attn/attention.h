@@ -270,7 +270,8 @@ typedef struct attn_tensors {
  *
  * Error against double precision, for |scores| ≤ 30: output 4e-6 of the largest |value|,
  * and with dropout that over 1 − dropout; lse 4e-6, entropy 2e-5, other statistics 8e-6
- * (absolute up to 1, relative beyond).
+ * (absolute up to 1, relative beyond).  That is of the numbers that 16-bit inputs hold;
+ * an output of 16 bits is then rounded, and has the bits of the fp32 one rounded.
  *
  * Formula: Vaswani et al. 2017, section 3.2.1; one pass over the keys with a running
  * maximum: Milakov and Gimelshein 2018, algorithm 3.
@@ -293,7 +294,8 @@ typedef struct attn_gradients {
     attn_output key;   /* [B][Hk][Lk][D]: summed over the heads that share it */
     attn_output value; /* [B][Hk][Lk][Dv] */
     attn_output bias;  /* [B][H][Lq][Lk]; a stride of 0 sums over that axis, in a fixed
-                        * order, and must be 0 exactly where options->bias has it */
+                        * order, and must be 0 exactly where options->bias has it.  In 16
+                        * bits it takes fp32 scratch of its own size, for the sums */
     float *sinks;      /* [H] */
 } attn_gradients;
 
@@ -312,6 +314,10 @@ typedef struct attn_gradients {
  * with g the largest |gradient of the output| over 1 − dropout, and G = g·√Dv times the
  * largest |value|, that of value 4e-6·g·√N; query 4e-6·|scale|·G times the largest |key|;
  * key 4e-6·|scale|·G·√N times the largest |query|; bias and sinks 4e-6·G·√(pairs summed).
+ * Gradients of 16 bits are then rounded.  An output of 16 bits was rounded before: what
+ * that took from g·o, at most 2⁻⁹ (binary16: 2⁻¹²) of Σ|g·o|, goes into the gradients of
+ * all but value, times |scale| and the mean key that the query saw, or the weighted sum
+ * of queries that saw the key.
  *
  * Formula: Dao et al. 2022, appendix B.4; dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O)).
  *

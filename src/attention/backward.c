@@ -81,6 +81,29 @@ static size_t whole(int64_t size, size_t lanes)
     return ((size_t)size + lanes - 1) / lanes * lanes;
 }
 
+/* A bias gradient of 16 bits is summed in fp32, in rows of whole vectors, once along the
+ * axes that are summed over. */
+static void lay_out_bias(struct attn_backward *backward, const attn_shape *shape)
+{
+    const attn_output *const to = &backward->gradients->bias;
+    const int64_t extent[] = {shape->B, shape->H, shape->Lq,
+                              (int64_t)whole(shape->Lk, backward->kernels->lanes)};
+    backward->bias = *to;
+    if (!to->data || to->type == ATTN_F32)
+        return;
+    int64_t floats = 1;
+    bool overflows = false;
+    for (int axis = 3; axis >= 0; axis--) {
+        const bool is_shared = to->stride[axis] == 0;
+        backward->bias.stride[axis] = is_shared ? 0 : floats;
+        overflows |= !is_shared && __builtin_mul_overflow(floats, extent[axis], &floats);
+        if (axis == 3 && is_shared)
+            floats = (int64_t)backward->kernels->lanes;
+    }
+    backward->bias.type = ATTN_F32;
+    backward->bias_floats = overflows ? SIZE_MAX : (size_t)floats;
+}
+
 static attn_status backward_init(struct attn_backward *backward, attn_context *context,
                                  const char *function, const attn_shape *shape,
                                  const attn_tensors *tensors, const attn_options *options,
@@ -99,6 +122,7 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     backward->lanes = backward->panels * width;
     backward->D_whole = whole(shape->D, lanes);
     backward->Dv_whole = whole(shape->Dv, lanes);
+    lay_out_bias(backward, shape);
     for (int64_t s = 0; s < backward->problem.sequences; s++) {
         const int64_t Lk = attn_problem_sequence(&backward->problem, s).Lk;
         if (Lk > backward->longest_keys)
@@ -146,6 +170,31 @@ static void clear(const attn_output *x, int64_t B, int64_t heads, int64_t rows,
             attn_clear_rows(x, b, h, 0, extent[2], extent[3]);
 }
 
+/* The bias gradient from its sums. */
+static void round_bias(const struct attn_backward *backward, const attn_shape *shape)
+{
+    const attn_output *const to = &backward->gradients->bias;
+    const attn_output *const from = &backward->bias;
+    int64_t extent[4] = {shape->B, shape->H, shape->Lq, shape->Lk};
+    for (int axis = 0; axis < 4; axis++)
+        extent[axis] = to->stride[axis] == 0 ? 1 : extent[axis];
+    for (int64_t b = 0; b < extent[0]; b++)
+        for (int64_t h = 0; h < extent[1]; h++) {
+            const struct attn_target rows = {
+                .x =
+                    attn_place(to->data, to->type, b * to->stride[0] + h * to->stride[1]),
+                .row_stride = to->stride[2],
+                .element_stride = to->stride[3],
+                .rows = (size_t)extent[2],
+                .size = (size_t)extent[3],
+                .type = to->type,
+            };
+            const float *const sums =
+                (const float *)from->data + b * from->stride[0] + h * from->stride[1];
+            backward->kernels->backward->put(&rows, sums, (size_t)from->stride[2], 1.0f);
+        }
+}
+
 /* Without queries every gradient that has elements is 0. */
 static void clear_all(const attn_shape *shape, const attn_gradients *gradients)
 {
@@ -174,7 +223,11 @@ attn_status attn_backward(attn_context *context, const attn_shape *shape,
     ATTN_TRY(attn_backward_lay_out(&layout, context, function, &backward));
     ATTN_TRY(attn_context_reserve(context, layout.bytes, &memory));
 
-    clear(&gradients->bias, shape->B, shape->H, shape->Lq, shape->Lk);
+    if (backward.bias_floats > 0)
+        backward.bias.data = (char *)memory + layout.bytes - layout.bias_bytes;
+    clear(&backward.bias, shape->B, shape->H, shape->Lq, shape->Lk);
     attn_backward_run(context, &backward, &layout, memory);
+    if (backward.bias_floats > 0)
+        round_bias(&backward, shape);
     return ATTN_OK;
 }

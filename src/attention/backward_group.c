@@ -1,6 +1,7 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
 #include "attention/backward_group.h"
 #include "attention/weighting.h"
+#include "attention/widen.h"
 #include "kernel/dropout.h"
 #include <math.h>
 #include <string.h>
@@ -50,6 +51,10 @@ static size_t lay_out(struct attn_backward_group *group,
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
     float *const added_scratch = take(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
+    const size_t wide = attn_wide_floats(&backward->problem, backward->kernels, true);
+    float *const wide_scratch = take(&scratch, &floats, wide);
+    if (wide_scratch)
+        attn_wide_init(&group->walk, wide_scratch, true);
     return floats;
 }
 
@@ -69,6 +74,7 @@ void attn_backward_group_init(struct attn_backward_group *group,
     group->walk.kernels = backward->kernels;
     lay_out(group, backward, scratch);
     group->block.row = backward->lanes;
+    group->block.rounded = backward->problem.tensors->output.type != ATTN_F32;
     group->block.dropout = options->dropout > 0.0;
     group->block.dropout_threshold = attn_dropout_threshold(options->dropout);
     group->block.dropout_factor = (float)attn_dropout_factor(options->dropout);
@@ -77,15 +83,18 @@ void attn_backward_group_init(struct attn_backward_group *group,
 /* ---- Loading --------------------------------------------------------------------------
  */
 
-static struct attn_matrix matrix_of(const float *x, const int64_t stride[4],
-                                    int64_t first_row, int64_t rows, int64_t size)
+/* Rows of a tensor, of which x is row 0 of one head. */
+static struct attn_matrix matrix_of(const void *x, const int64_t stride[4],
+                                    attn_type type, int64_t first_row, int64_t rows,
+                                    int64_t size)
 {
     return (struct attn_matrix){
-        .x = x + first_row * stride[2],
+        .x = attn_element(x, type, first_row * stride[2]),
         .row_stride = stride[2],
         .element_stride = stride[3],
         .rows = (size_t)rows,
         .size = (size_t)size,
+        .type = type,
     };
 }
 
@@ -114,7 +123,7 @@ static void load_lanes(struct attn_backward_group *group,
 }
 
 /* Takes queries into the next panel of the group. */
-static void load_panel(struct attn_backward_group *group, const float *output_gradient,
+static void load_panel(struct attn_backward_group *group, const void *output_gradient,
                        int64_t first_query, int64_t queries)
 {
     const struct attn_backward *const backward = group->backward;
@@ -129,14 +138,14 @@ static void load_panel(struct attn_backward_group *group, const float *output_gr
     panel->forward.vectors = ((size_t)queries + lanes - 1) / lanes;
 
     const struct attn_matrix query =
-        matrix_of(group->walk.head.query, problem->tensors->query.stride, first_query,
-                  queries, shape->D);
+        matrix_of(group->walk.head.query, problem->tensors->query.stride,
+                  problem->tensors->query.type, first_query, queries, shape->D);
     const struct attn_matrix gradient =
-        matrix_of(output_gradient, backward->gradients->output.stride, first_query,
-                  queries, shape->Dv);
+        matrix_of(output_gradient, backward->gradients->output.stride,
+                  backward->gradients->output.type, first_query, queries, shape->Dv);
     const struct attn_matrix output =
-        matrix_of(group->walk.head.output, problem->tensors->output.stride, first_query,
-                  queries, shape->Dv);
+        matrix_of(group->walk.head.output, problem->tensors->output.stride,
+                  problem->tensors->output.type, first_query, queries, shape->Dv);
     const size_t width = panel->forward.vectors * lanes;
     const float scale = problem->options->scale;
     backward->kernels->backward->load(panel->forward.query, width, &query, scale);
@@ -150,16 +159,18 @@ static void load_panel(struct attn_backward_group *group, const float *output_gr
 }
 
 /* The queries of the group and their output's gradients, row by row. */
-static void load_rows(struct attn_backward_group *group, const float *output_gradient)
+static void load_rows(struct attn_backward_group *group, const void *output_gradient)
 {
     const struct attn_backward *const backward = group->backward;
     const struct attn_problem *const problem = &backward->problem;
     const struct attn_matrix query =
         matrix_of(group->walk.head.query, problem->tensors->query.stride,
-                  group->first_query, group->queries, problem->shape->D);
+                  problem->tensors->query.type, group->first_query, group->queries,
+                  problem->shape->D);
     const struct attn_matrix gradient =
-        matrix_of(output_gradient, backward->gradients->output.stride, group->first_query,
-                  group->queries, problem->shape->Dv);
+        matrix_of(output_gradient, backward->gradients->output.stride,
+                  backward->gradients->output.type, group->first_query, group->queries,
+                  problem->shape->Dv);
     backward->kernels->backward->pack(group->query_pack, &query);
     backward->kernels->backward->pack(group->gradient_pack, &gradient);
     group->queries_finite = backward->kernels->backward->is_finite(&query) &&
@@ -179,10 +190,12 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
 {
     const struct attn_backward *const backward = group->backward;
     const struct attn_sequence *const sequence = &group->walk.sequence;
-    const int64_t *const stride = backward->gradients->output.stride;
-    const float *const output_gradient =
-        (const float *)backward->gradients->output.data + sequence->b * stride[0] +
-        group->walk.head.h * stride[1] + sequence->first_query * stride[2];
+    const attn_input *const output = &backward->gradients->output;
+    const int64_t *const stride = output->stride;
+    const void *const output_gradient =
+        attn_element(output->data, output->type,
+                     sequence->b * stride[0] + group->walk.head.h * stride[1] +
+                         sequence->first_query * stride[2]);
 
     const int64_t end =
         first_query + attn_backward_group_queries(backward, sequence->Lq - first_query);
@@ -241,7 +254,7 @@ static void fill_lanes(struct attn_backward_group *group, struct attn_key_range 
 static void add_to_bias(const struct attn_backward_group *group,
                         const struct attn_backward_panel *panel)
 {
-    const attn_output *const bias = &group->backward->gradients->bias;
+    const attn_output *const bias = &group->backward->bias;
     const struct attn_sequence *const sequence = &group->walk.sequence;
     const struct attn_backward_block *const block = &group->block;
     float *const origin =
@@ -289,7 +302,7 @@ static void show_panel(struct attn_backward_group *group,
     clear_columns(group, panel, skipped + (int64_t)block->forward.keys, count);
     block->careful = !group->keys_finite;
     kernels->differentiate(panel, block);
-    if (group->backward->gradients->bias.data)
+    if (group->backward->bias.data)
         add_to_bias(group, panel);
     kernels->query(panel, block);
 }
@@ -332,6 +345,7 @@ void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
     if (keys.first >= keys.end)
         return;
     fill_lanes(group, keys);
+    attn_widen(&group->walk, keys.first, keys.end);
     for (size_t p = 0; p < group->count; p++)
         show_panel(group, &group->panels[p], keys);
     gather_keys(group, keys);
@@ -347,16 +361,23 @@ void attn_backward_group_store(const struct attn_backward_group *group)
     const struct attn_sequence *const sequence = &group->walk.sequence;
     if (!to->data)
         return;
-    float *const origin = (float *)to->data + sequence->b * to->stride[0] +
-                          group->walk.head.h * to->stride[1] +
-                          sequence->first_query * to->stride[2];
+    const int64_t origin = sequence->b * to->stride[0] +
+                           group->walk.head.h * to->stride[1] +
+                           sequence->first_query * to->stride[2];
     for (size_t p = 0; p < group->count; p++) {
         const struct attn_backward_panel *const panel = &group->panels[p];
-        backward->kernels->backward->store(
-            origin + panel->forward.first_query * to->stride[2], to->stride[2],
-            to->stride[3], panel->query_gradient,
-            panel->forward.vectors * backward->kernels->lanes,
-            (size_t)panel->forward.queries, panel->forward.D,
-            backward->problem.options->scale);
+        const int64_t first = origin + panel->forward.first_query * to->stride[2];
+        const struct attn_target rows = {
+            .x = attn_place(to->data, to->type, first),
+            .row_stride = to->stride[2],
+            .element_stride = to->stride[3],
+            .rows = (size_t)panel->forward.queries,
+            .size = panel->forward.D,
+            .type = to->type,
+        };
+        backward->kernels->backward->store(&rows, panel->query_gradient,
+                                           panel->forward.vectors *
+                                               backward->kernels->lanes,
+                                           backward->problem.options->scale);
     }
 }

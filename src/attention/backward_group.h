@@ -16,6 +16,8 @@ enum { ATTN_BACKWARD_PANELS = 12, ATTN_BACKWARD_LANES = 144 };
 struct attn_backward {
     struct attn_problem problem;
     const attn_gradients *gradients;
+    attn_output bias;   /* its gradient, or where that is summed in fp32 */
+    size_t bias_floats; /* of the latter; 0 for none */
     const struct attn_kernels *kernels;
     size_t panels;            /* of a full group */
     size_t lanes;             /* of its matrices */

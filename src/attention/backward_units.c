@@ -98,9 +98,11 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
         multiply(&layout->worker_bytes, layout->group_bytes + group_bytes, 1) &&
         multiply(&all_workers, layout->worker_bytes, layout->workers) &&
         multiply(&all_sums, layout->sums_bytes, sums) &&
+        multiply(&layout->bias_bytes, backward->bias_floats, sizeof(float)) &&
         !__builtin_add_overflow(layout->sink_bytes + layout->progress_bytes, all_workers,
                                 &layout->bytes) &&
-        !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes);
+        !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes) &&
+        !__builtin_add_overflow(layout->bytes, layout->bias_bytes, &layout->bytes);
     if (!fits)
         return attn_context_fail(context, ATTN_ENOMEM,
                                  "%s: sums for %lld keys of size %lld do not fit any "
@@ -143,12 +145,14 @@ static bool keys_are_finite(const struct attn_backward *backward,
     if (sequence->Lk == 0)
         return true;
     const struct attn_matrix matrix = {
-        .x = (const float *)key->data + sequence->b * key->stride[0] +
-             hk * key->stride[1] + sequence->first_key * key->stride[2],
+        .x = attn_element(key->data, key->type,
+                          sequence->b * key->stride[0] + hk * key->stride[1] +
+                              sequence->first_key * key->stride[2]),
         .row_stride = key->stride[2],
         .element_stride = key->stride[3],
         .rows = (size_t)sequence->Lk,
         .size = (size_t)backward->problem.shape->D,
+        .type = key->type,
     };
     return backward->kernels->backward->is_finite(&matrix);
 }
@@ -170,31 +174,25 @@ static void begin_sums(const struct attn_backward_group *group)
     memset(group->sums.value, 0, Lk * backward->Dv_whole * sizeof(float));
 }
 
-void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
-                     int64_t end_row, int64_t size)
-{
-    const int64_t *const stride = x->stride;
-    for (int64_t row = first_row; row < end_row && x->data; row++) {
-        float *const to =
-            (float *)x->data + b * stride[0] + h * stride[1] + row * stride[2];
-        for (int64_t n = 0; n < size; n++)
-            to[n * stride[3]] = 0.0f;
-    }
-}
-
-static void store_rows(const attn_output *x, const struct attn_sequence *sequence,
+static void store_rows(const struct attn_backward_group *group, const attn_output *x,
                        int64_t hk, const float *from, size_t whole_size, int64_t size,
                        float scale)
 {
+    const struct attn_sequence *const sequence = &group->walk.sequence;
     const int64_t *const stride = x->stride;
-    for (int64_t row = 0; row < sequence->Lk && x->data; row++) {
-        float *const to = (float *)x->data + sequence->b * stride[0] + hk * stride[1] +
-                          (sequence->first_key + row) * stride[2];
-#pragma GCC unroll 8
-        for (int64_t n = 0; n < size; n++)
-            to[n * stride[3]] = from[n] * scale;
-        from += whole_size;
-    }
+    if (!x->data)
+        return;
+    const struct attn_target to = {
+        .x = attn_place(x->data, x->type,
+                        sequence->b * stride[0] + hk * stride[1] +
+                            sequence->first_key * stride[2]),
+        .row_stride = stride[2],
+        .element_stride = stride[3],
+        .rows = (size_t)sequence->Lk,
+        .size = (size_t)size,
+        .type = x->type,
+    };
+    group->backward->kernels->backward->put(&to, from, whole_size, scale);
 }
 
 /* The sums, and 0 for what is padding. */
@@ -206,9 +204,9 @@ static void store_sums(const struct attn_backward_group *group, int64_t hk)
     const attn_gradients *const gradients = backward->gradients;
     const attn_shape *const shape = problem->shape;
     const int64_t heads = shape->H / shape->Hk, b = sequence->b;
-    store_rows(&gradients->key, sequence, hk, group->sums.key, backward->D_whole,
-               shape->D, problem->options->scale);
-    store_rows(&gradients->value, sequence, hk, group->sums.value, backward->Dv_whole,
+    store_rows(group, &gradients->key, hk, group->sums.key, backward->D_whole, shape->D,
+               problem->options->scale);
+    store_rows(group, &gradients->value, hk, group->sums.value, backward->Dv_whole,
                shape->Dv, 1.0f);
     if (problem->packed)
         return;

@@ -12,12 +12,14 @@
 #include "attention/backward_group.h"
 
 /* Scratch: sink gradients [sequences][H], the progress of each turn, the sums of each
- * worker or of all, and for each worker a group with its floats. */
+ * worker or of all, for each worker a group with its floats, and the sums of the bias
+ * gradient if it is not fp32 itself. */
 struct attn_backward_layout {
     bool in_turns;
     size_t workers;
     int64_t turns; /* with in_turns */
     size_t sink_bytes, progress_bytes, sums_bytes, group_bytes, worker_bytes;
+    size_t bias_bytes;
     size_t bytes; /* of all */
 };
 
@@ -30,9 +32,5 @@ ATTN_CHECKED attn_status attn_backward_lay_out(struct attn_backward_layout *layo
 /* Writes all gradients but that of the bias, to which it adds. */
 void attn_backward_run(const attn_context *context, const struct attn_backward *backward,
                        const struct attn_backward_layout *layout, void *memory);
-
-/* x[b][h][row][·] = 0 for first_row ≤ row < end_row, where there is an x. */
-void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
-                     int64_t end_row, int64_t size);
 
 #endif

@@ -5,6 +5,7 @@
  * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
 #include "attention/forward.h"
+#include "attention/widen.h"
 #include "kernel/dropout.h"
 #include <math.h>
 #include <string.h>
@@ -108,7 +109,7 @@ static void finish_panel(const struct group *group, size_t p,
 {
     const struct attn_panel *const panel = &group->panels[p];
     const attn_tensors *const tensors = forward->problem->tensors;
-    const int64_t *const stride = tensors->output.stride;
+    const attn_output *const output = &tensors->output;
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
     const double sink = (double)head->sink;
@@ -129,9 +130,16 @@ static void finish_panel(const struct group *group, size_t p,
             forward->inverses[row] = end.inverse;
         }
     }
-    forward->kernels->store(head->output + panel->first_query * stride[2], stride[2],
-                            stride[3], panel->output, width, (size_t)panel->queries,
-                            panel->Dv, inverse);
+    const struct attn_target to = {
+        .x = attn_place(head->output, output->type,
+                        panel->first_query * output->stride[2]),
+        .row_stride = output->stride[2],
+        .element_stride = output->stride[3],
+        .rows = (size_t)panel->queries,
+        .size = panel->Dv,
+        .type = output->type,
+    };
+    forward->kernels->store(&to, panel->output, width, inverse);
 }
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
@@ -167,9 +175,12 @@ static void attend_group(struct group *group, const struct attn_forward *forward
     const int64_t end_key =
         attn_panel_keys(&group->panels[group->count - 1], &group->walk).end;
     for (int64_t key = first_key - first_key % ATTN_BLOCK_KEYS; key < end_key;
-         key += ATTN_BLOCK_KEYS)
+         key += ATTN_BLOCK_KEYS) {
+        attn_widen(&group->walk, key > first_key ? key : first_key,
+                   attn_least(key + ATTN_BLOCK_KEYS, end_key));
         for (size_t p = 0; p < group->count; p++)
             attend(group, p, forward, &sweep, key, key + ATTN_BLOCK_KEYS);
+    }
 
     for (size_t p = 0; p < group->count; p++)
         finish_panel(group, p, forward);
@@ -180,10 +191,9 @@ static void store_padding(const struct attn_walk *walk)
 {
     const struct attn_problem *const problem = walk->problem;
     const attn_tensors *const tensors = problem->tensors;
-    const int64_t *const stride = tensors->output.stride;
+    attn_clear_rows(&tensors->output, walk->sequence.b, walk->head.h, walk->sequence.Lq,
+                    problem->shape->Lq, problem->shape->Dv);
     for (int64_t i = walk->sequence.Lq; i < problem->shape->Lq; i++) {
-        for (int64_t d = 0; d < problem->shape->Dv; d++)
-            walk->head.output[i * stride[2] + d * stride[3]] = 0.0f;
         if (tensors->lse)
             tensors->lse[walk->head.row + i] = -INFINITY;
         attn_statistics_store_nothing(&tensors->statistics, walk->head.row + i);
@@ -222,6 +232,10 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         .kernels = forward->kernels,
         .added = adds ? group->scores + ATTN_BLOCK_KEYS * width : NULL,
     };
+    attn_wide_init(&group->walk,
+                   group->scores + ATTN_BLOCK_KEYS * width +
+                       attn_added_floats(problem, forward->kernels),
+                   true);
     return group;
 }
 
@@ -233,7 +247,8 @@ static size_t worker_bytes(const struct attn_forward *forward)
     const size_t per_lane = (size_t)shape->D + (size_t)shape->Dv + classes + top;
     const size_t keys = ATTN_GROUP_PANELS * width * top;
     const size_t floats = (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
-                          attn_added_floats(forward->problem, forward->kernels);
+                          attn_added_floats(forward->problem, forward->kernels) +
+                          attn_wide_floats(forward->problem, forward->kernels, true);
     return attn_round_up(sizeof(struct group)) +
            attn_round_up(keys * sizeof(int64_t) + floats * sizeof(float));
 }

@@ -22,18 +22,20 @@ int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries)
 {
-    const int64_t *const stride = walk->problem->tensors->query.stride;
+    const attn_input *const query = &walk->problem->tensors->query;
+    const int64_t *const stride = query->stride;
     const int64_t lanes = (int64_t)walk->kernels->lanes;
     panel->first_query = first_query;
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
     panel->position = first_query + walk->sequence.offset;
     const struct attn_matrix rows = {
-        .x = walk->head.query + first_query * stride[2],
+        .x = attn_element(walk->head.query, query->type, first_query * stride[2]),
         .row_stride = stride[2],
         .element_stride = stride[3],
         .rows = (size_t)queries,
         .size = panel->D,
+        .type = query->type,
     };
     walk->kernels->load(panel->query, panel->vectors * walk->kernels->lanes, &rows,
                         walk->problem->options->scale);
@@ -104,16 +106,19 @@ static void fill_added(struct attn_block *block, const struct attn_panel *panel,
                        const struct attn_walk *walk)
 {
     const size_t width = panel->vectors * walk->kernels->lanes;
+    const attn_type type = walk->problem->options->bias.type;
     const int64_t *const stride = walk->problem->options->bias.stride;
     block->added = walk->added;
     if (walk->head.bias) {
         const struct attn_matrix bias = {
-            .x = walk->head.bias + panel->first_query * stride[2] +
-                 block->first_key * stride[3],
+            .x = attn_element(walk->head.bias, type,
+                              panel->first_query * stride[2] +
+                                  block->first_key * stride[3]),
             .row_stride = stride[2],
             .element_stride = stride[3],
             .rows = (size_t)panel->queries,
             .size = block->keys,
+            .type = type,
         };
         walk->kernels->load(block->added, width, &bias, 1.0f);
     } else {
@@ -135,12 +140,40 @@ static void uncount_hidden(const struct attn_block *block, const struct attn_pan
                 block->added[(size_t)key * width + (size_t)i] == -INFINITY;
 }
 
+/* Where the block's keys and values lie: in the tensors, or widened. */
+static void point_to_keys(struct attn_block *block, const struct attn_walk *walk)
+{
+    const struct attn_wide *const wide = &walk->wide;
+    const attn_input *const key = &walk->problem->tensors->key;
+    const attn_input *const value = &walk->problem->tensors->value;
+    if (wide->key) {
+        block->key =
+            wide->key + (size_t)(block->first_key - wide->first) * wide->key_stride;
+        block->key_stride = (ptrdiff_t)wide->key_stride;
+        block->key_element_stride = 1;
+    } else {
+        block->key = (const float *)walk->head.key + block->first_key * key->stride[2];
+        block->key_stride = key->stride[2];
+        block->key_element_stride = key->stride[3];
+    }
+    block->value = NULL;
+    if (wide->value) {
+        block->value =
+            wide->value + (size_t)(block->first_key - wide->first) * wide->value_stride;
+        block->value_stride = (ptrdiff_t)wide->value_stride;
+        block->value_element_stride = 1;
+    } else if (walk->head.value && value->type == ATTN_F32) {
+        block->value =
+            (const float *)walk->head.value + block->first_key * value->stride[2];
+        block->value_stride = value->stride[2];
+        block->value_element_stride = value->stride[3];
+    }
+}
+
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
                      const struct attn_walk *walk, int64_t first, int64_t end)
 {
     const struct attn_problem *const problem = walk->problem;
-    const int64_t *const key_stride = problem->tensors->key.stride;
-    const int64_t *const value_stride = problem->tensors->value.stride;
     const struct attn_key_range of_panel = attn_panel_keys(panel, walk);
     first = of_panel.first > first ? of_panel.first : first;
     end = attn_least(of_panel.end, end);
@@ -151,12 +184,7 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     assert(keys <= ATTN_BLOCK_KEYS);
     block->first_key = first;
     block->keys = (size_t)keys;
-    block->key = walk->head.key + first * key_stride[2];
-    block->key_stride = key_stride[2];
-    block->key_element_stride = key_stride[3];
-    block->value = walk->head.value ? walk->head.value + first * value_stride[2] : NULL;
-    block->value_stride = value_stride[2];
-    block->value_element_stride = value_stride[3];
+    point_to_keys(block, walk);
     block->softcap = problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
     block->added = NULL;

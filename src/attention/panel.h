@@ -7,12 +7,20 @@
 #include "attention/problem.h"
 #include "kernel/table.h"
 
+/* A block of keys and values in fp32, for tensors that are not; see widen.h. */
+struct attn_wide {
+    float *key, *value; /* NULL: read the tensor itself */
+    size_t key_stride, value_stride;
+    int64_t first; /* key of the first row */
+};
+
 /* One head of one sequence, over which panels walk. */
 struct attn_walk {
     const struct attn_problem *problem;
     const struct attn_kernels *kernels;
     struct attn_sequence sequence;
     struct attn_head head;
+    struct attn_wide wide;
     float *added;          /* scratch of attn_added_floats, or NULL where that is 0 */
     int64_t *visible_keys; /* NULL, or [Lq of the tensors] from query 0 of the head on:
                             * keys that blocks showed are added */
@@ -43,7 +51,8 @@ size_t attn_added_floats(const struct attn_problem *problem,
                          const struct attn_kernels *kernels);
 
 /* Describes keys [first, end), at most ATTN_BLOCK_KEYS, as the panel sees them, less
- * those at the ends that none of its queries sees.  False when that leaves nothing. */
+ * those at the ends that none of its queries sees.  False when that leaves nothing.
+ * Keys and values that are not fp32 were widened before. */
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
                      const struct attn_walk *walk, int64_t first, int64_t end);
 

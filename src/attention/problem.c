@@ -3,6 +3,7 @@
 #include "attention/problem.h"
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 /* Positions are sums of three of these, so nothing can overflow. */
 #define LARGEST_SIZE ((int64_t)1 << 48)
@@ -196,12 +197,8 @@ static attn_status check_tensor(const struct check *check, const char *name,
 attn_status attn_check_type(attn_context *context, const char *function, const char *name,
                             attn_type type)
 {
-    if (type == ATTN_F32)
-        return ATTN_OK;
     if (attn_type_bytes(type) > 0)
-        return attn_context_fail(context, ATTN_EUNSUPPORTED,
-                                 "%s: %s has 16-bit elements, expected ATTN_F32 so far",
-                                 function, name);
+        return ATTN_OK;
     return attn_context_fail(context, ATTN_EINVAL,
                              "%s: %s.type is %d, expected ATTN_F32, ATTN_F16 or "
                              "ATTN_BF16",
@@ -333,24 +330,40 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
     struct attn_head head = {
         .h = h,
         .hk = hk,
-        .query = (const float *)t->query.data + offset_of(t->query.stride, b, h, i),
+        .query = attn_element(t->query.data, t->query.type,
+                              offset_of(t->query.stride, b, h, i)),
         .row = (b * shape->H + h) * shape->Lq + i,
         .alibi_slope = o->alibi_slopes ? o->alibi_slopes[h] : 0.0f,
         .sink = o->sinks ? o->sinks[h] : -INFINITY,
     };
     if (t->key.data)
-        head.key = (const float *)t->key.data + offset_of(t->key.stride, b, hk, j);
+        head.key =
+            attn_element(t->key.data, t->key.type, offset_of(t->key.stride, b, hk, j));
     if (t->value.data)
-        head.value = (const float *)t->value.data + offset_of(t->value.stride, b, hk, j);
+        head.value = attn_element(t->value.data, t->value.type,
+                                  offset_of(t->value.stride, b, hk, j));
     if (t->output.data)
-        head.output = (float *)t->output.data + offset_of(t->output.stride, b, h, i);
+        head.output = attn_place(t->output.data, t->output.type,
+                                 offset_of(t->output.stride, b, h, i));
     if (o->keep.data)
         head.keep =
             o->keep.data + offset_of(o->keep.stride, b, h, i) + j * o->keep.stride[3];
     if (o->bias.data)
-        head.bias = (const float *)o->bias.data + offset_of(o->bias.stride, b, h, i) +
-                    j * o->bias.stride[3];
+        head.bias =
+            attn_element(o->bias.data, o->bias.type,
+                         offset_of(o->bias.stride, b, h, i) + j * o->bias.stride[3]);
     return head;
+}
+
+void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
+                     int64_t end_row, int64_t size)
+{
+    const size_t bytes = attn_type_bytes(x->type);
+    for (int64_t row = first_row; row < end_row && x->data; row++) {
+        const int64_t first = offset_of(x->stride, b, h, row);
+        for (int64_t n = 0; n < size; n++)
+            memset(attn_place(x->data, x->type, first + n * x->stride[3]), 0, bytes);
+    }
 }
 
 struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
@@ -369,6 +382,25 @@ struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
         seen.end = attn_clamp(position + 1, 0, seen.end);
     assert(seen.first <= seen.end);
     return seen;
+}
+
+static bool is_minus_infinity(const void *x, attn_type type)
+{
+    if (type == ATTN_F32)
+        return *(const float *)x == -INFINITY;
+    return *(const uint16_t *)x == (type == ATTN_F16 ? 0xfc00 : 0xff80);
+}
+
+bool attn_element_visible(const struct attn_problem *problem,
+                          const struct attn_head *head, int64_t query, int64_t key)
+{
+    const int64_t *const keep = problem->options->keep.stride;
+    const attn_input *const bias = &problem->options->bias;
+    const int64_t at = query * bias->stride[2] + key * bias->stride[3];
+    if (head->keep && !head->keep[query * keep[2] + key * keep[3]])
+        return false;
+    return !head->bias ||
+           !is_minus_infinity(attn_element(head->bias, bias->type, at), bias->type);
 }
 
 static double visible_count(const struct attn_problem *problem,

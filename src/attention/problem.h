@@ -61,18 +61,33 @@ struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
 /* One head of one sequence: where its query 0 and key 0 lie.  Use the strides 2 and 3 of
  * the tensors from there. */
 struct attn_head {
-    int64_t h, hk; /* query head, and the key head it reads */
-    const float *query, *key, *value;
-    float *output;       /* NULL if the tensors have none */
+    int64_t h, hk;                   /* query head, and the key head it reads */
+    const void *query, *key, *value; /* of the tensors' types, as are the next two */
+    void *output;                    /* NULL if the tensors have none */
     int64_t row;         /* of query 0 in lse and the statistics; the next one follows */
     const uint8_t *keep; /* NULL: none; element [0][0] */
-    const float *bias;   /* NULL: none; element [0][0] */
+    const void *bias;    /* NULL: none; element [0][0] */
     float alibi_slope;   /* 0: none */
     float sink;          /* −∞: none */
 };
 
 struct attn_head attn_problem_head(const struct attn_problem *problem,
                                    const struct attn_sequence *sequence, int64_t h);
+
+/* Where element n lies, counted from data. */
+static inline const void *attn_element(const void *data, attn_type type, int64_t n)
+{
+    return (const char *)data + n * (int64_t)attn_type_bytes(type);
+}
+
+static inline void *attn_place(void *data, attn_type type, int64_t n)
+{
+    return (char *)data + n * (int64_t)attn_type_bytes(type);
+}
+
+/* x[b][h][row][·] = 0 for first_row ≤ row < end_row, where there is an x. */
+void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
+                     int64_t end_row, int64_t size);
 
 static inline int64_t attn_clamp(int64_t x, int64_t low, int64_t high)
 {
@@ -88,6 +103,10 @@ struct attn_key_range {
 struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
                                         const struct attn_sequence *sequence,
                                         int64_t query);
+
+/* Whether keep and bias let query see key: the rules that go element by element. */
+bool attn_element_visible(const struct attn_problem *problem,
+                          const struct attn_head *head, int64_t query, int64_t key);
 
 /* Pairs of query and key in the visible intervals, over all heads. */
 double attn_problem_visible_pairs(const struct attn_problem *problem);

@@ -4,6 +4,7 @@
  * their weights computed again from the scores, so each sum is taken in one order
  * whatever the threads, and memory stays linear. */
 #include "attention/forward.h"
+#include "attention/widen.h"
 #include <string.h>
 
 /* Loading the queries costs one unit in CHUNK_KEYS of the work. */
@@ -32,6 +33,7 @@ static void receive_panel(struct receiver *receiver, const struct attn_forward *
     }
     for (int64_t key = first; key < end; key += ATTN_BLOCK_KEYS) {
         const int64_t stop = attn_least(key + ATTN_BLOCK_KEYS, end);
+        attn_widen(&receiver->walk, key, stop);
         if (!attn_block_show(&receiver->block, panel, &receiver->walk, key, stop))
             continue;
         forward->kernels->score(receiver->scores, panel, &receiver->block);
@@ -98,6 +100,10 @@ static void work(void *argument, size_t worker)
                      ? receiver->scores + ATTN_BLOCK_KEYS * width
                      : NULL,
     };
+    attn_wide_init(&receiver->walk,
+                   receiver->scores + ATTN_BLOCK_KEYS * width +
+                       attn_added_floats(problem, forward->kernels),
+                   false);
 
     int64_t sequence = -1, first_unit = 0, end_unit = 0, chunks = 0;
     for (;;) {
@@ -123,7 +129,8 @@ size_t attn_receiver_bytes(const struct attn_problem *problem,
 {
     const size_t width = (size_t)attn_panel_queries(kernels);
     const size_t floats = ((size_t)problem->shape->D + ATTN_BLOCK_KEYS) * width +
-                          attn_added_floats(problem, kernels);
+                          attn_added_floats(problem, kernels) +
+                          attn_wide_floats(problem, kernels, false);
     return attn_round_up(sizeof(struct receiver)) + attn_round_up(floats * sizeof(float));
 }
 

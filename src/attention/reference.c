@@ -63,7 +63,7 @@ static int64_t offset_in(const int64_t stride[4], int64_t b, int64_t h, int64_t 
 
 static double element(const attn_input *x, int64_t b, int64_t h, int64_t l, int64_t d)
 {
-    return (double)((const float *)x->data)[offset_in(x->stride, b, h, l, d)];
+    return attn_reference_load(x->data, x->type, offset_in(x->stride, b, h, l, d));
 }
 
 /* By the rules of position: query and key count within their sequence. */
@@ -333,9 +333,9 @@ static void forward_of_head(struct attn_reference_row *row, double *received,
         const int64_t index = (b * shape->H + h) * shape->Lq + i;
         attn_reference_attend(row, shape, tensors, options, b, h, i);
         for (int64_t d = 0; d < shape->Dv; d++)
-            ((float *)
-                 tensors->output.data)[offset_in(tensors->output.stride, b, h, i, d)] =
-                (float)row->output[d];
+            attn_reference_store(tensors->output.data, tensors->output.type,
+                                 offset_in(tensors->output.stride, b, h, i, d),
+                                 row->output[d]);
         if (tensors->lse)
             tensors->lse[index] = (float)row->lse;
         store_statistics(statistics, index, row, b);

@@ -48,4 +48,8 @@ ATTN_CHECKED attn_status attn_backward_reference(const attn_shape *shape,
                                                  const attn_options *options,
                                                  const attn_gradients *gradients);
 
+/* Element n of an array of that type, and the way back, rounding to nearest even. */
+double attn_reference_load(const void *data, attn_type type, int64_t n);
+void attn_reference_store(void *data, attn_type type, int64_t n, double x);
+
 #endif

@@ -51,10 +51,10 @@ static void sum_store(const struct sum *sum)
         for (int64_t h = 0; h < sum->extent[1]; h++)
             for (int64_t l = 0; l < sum->extent[2]; l++)
                 for (int64_t d = 0; d < sum->extent[3]; d++)
-                    ((float *)
-                         sum->to->data)[b * to[0] + h * to[1] + l * to[2] + d * to[3]] =
-                        (float)sum
-                            ->data[b * from[0] + h * from[1] + l * from[2] + d * from[3]];
+                    attn_reference_store(
+                        sum->to->data, sum->to->type,
+                        b * to[0] + h * to[1] + l * to[2] + d * to[3],
+                        sum->data[b * from[0] + h * from[1] + l * from[2] + d * from[3]]);
 }
 
 struct sums {
@@ -65,8 +65,8 @@ struct sums {
 static double element(const attn_input *x, int64_t b, int64_t h, int64_t l, int64_t d)
 {
     const int64_t *const stride = x->stride;
-    return (double)((const float *)x->data)[b * stride[0] + h * stride[1] +
-                                            l * stride[2] + d * stride[3]];
+    return attn_reference_load(
+        x->data, x->type, b * stride[0] + h * stride[1] + l * stride[2] + d * stride[3]);
 }
 
 static void backward_of_query(struct sums *sums, const struct attn_reference_row *row,

@@ -2,6 +2,7 @@
  * enough, or else those that a walk over all keys of the panel finds. */
 #include "attention/weighting.h"
 #include "attention/statistics.h"
+#include "attention/widen.h"
 #include <math.h>
 
 /* Rounding lse costs a weight 4e-6 of itself here, twice that at 128, and everything at
@@ -14,7 +15,7 @@ static bool is_exact(float lse)
 }
 
 static void walk_over_keys(struct attn_panel *panel, float *inverse,
-                           const struct attn_walk *walk, struct attn_block *block,
+                           struct attn_walk *walk, struct attn_block *block,
                            float *scores)
 {
     const size_t width = panel->vectors * walk->kernels->lanes, Dv = panel->Dv;
@@ -27,6 +28,8 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
     const struct attn_key_range seen = attn_panel_keys(panel, walk);
     for (int64_t key = seen.first - seen.first % ATTN_BLOCK_KEYS; key < seen.end;
          key += ATTN_BLOCK_KEYS) {
+        attn_widen(walk, key > seen.first ? key : seen.first,
+                   attn_least(key + ATTN_BLOCK_KEYS, seen.end));
         if (!attn_block_show(block, panel, walk, key, key + ATTN_BLOCK_KEYS))
             continue;
         walk->kernels->score(scores, panel, block);
@@ -39,9 +42,8 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
             attn_end_of_row(panel->reference[lane], panel->sum[lane], sink).inverse;
 }
 
-void attn_weighting_find(struct attn_panel *panel, float *inverse,
-                         const struct attn_walk *walk, const float *lse,
-                         struct attn_block *block, float *scores)
+void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
+                         const float *lse, struct attn_block *block, float *scores)
 {
     const int64_t width = (int64_t)(panel->vectors * walk->kernels->lanes);
     bool all_exact = lse;

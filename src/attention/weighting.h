@@ -9,8 +9,7 @@
  * reference) · inverse, the latter 0 where the lane sees nothing.  lse is that of the
  * panel's first query, or NULL; block and scores, [ATTN_BLOCK_KEYS][width], are scratch.
  */
-void attn_weighting_find(struct attn_panel *panel, float *inverse,
-                         const struct attn_walk *walk, const float *lse,
-                         struct attn_block *block, float *scores);
+void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
+                         const float *lse, struct attn_block *block, float *scores);
 
 #endif

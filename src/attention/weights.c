@@ -2,6 +2,7 @@
  * the rectangle's keys are computed again and weighed. */
 #include "attention/forward.h"
 #include "attention/weighting.h"
+#include "attention/widen.h"
 
 struct weights {
     const struct attn_problem *problem;
@@ -106,8 +107,9 @@ static void weigh_panel(struct weigher *weigher, const struct weights *weights,
     const int64_t first = r->first_key - sequence->first_key;
     const int64_t end = attn_least(first + r->keys, sequence->Lk);
     for (int64_t key = first > 0 ? first : 0; key < end; key += ATTN_BLOCK_KEYS) {
-        if (!attn_block_show(&weigher->block, panel, &weigher->walk, key,
-                             attn_least(key + ATTN_BLOCK_KEYS, end)))
+        const int64_t stop = attn_least(key + ATTN_BLOCK_KEYS, end);
+        attn_widen(&weigher->walk, key, stop);
+        if (!attn_block_show(&weigher->block, panel, &weigher->walk, key, stop))
             continue;
         weights->kernels->score(weigher->scores, panel, &weigher->block);
         weights->kernels->weigh(weigher->scores, panel, weigher->inverse,
@@ -132,6 +134,10 @@ static struct weigher *place_weigher(const struct weights *weights, size_t worke
         .kernels = weights->kernels,
         .added = adds ? weigher->scores + ATTN_BLOCK_KEYS * width : NULL,
     };
+    attn_wide_init(&weigher->walk,
+                   weigher->scores + ATTN_BLOCK_KEYS * width +
+                       attn_added_floats(problem, weights->kernels),
+                   false);
     return weigher;
 }
 
@@ -172,7 +178,8 @@ static void lay_out(struct weights *weights)
     }
     const size_t width = (size_t)attn_panel_queries(weights->kernels);
     const size_t floats = ((size_t)problem->shape->D + ATTN_BLOCK_KEYS) * width +
-                          attn_added_floats(problem, weights->kernels);
+                          attn_added_floats(problem, weights->kernels) +
+                          attn_wide_floats(problem, weights->kernels, false);
     weights->worker_bytes =
         attn_round_up(sizeof(struct weigher)) + attn_round_up(floats * sizeof(float));
 }

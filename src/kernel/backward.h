@@ -4,6 +4,7 @@
 
 #include "kernel/backward_product.h"
 #include "kernel/backward_table.h"
+#include "kernel/convert.h"
 #include "kernel/dropout.h"
 #include "kernel/finite.h"
 #include "kernel/score.h"
@@ -22,6 +23,7 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
     const vf delta = vf_load(panel->delta + lane);
     const vi draw_low = vi_load(panel->forward.draw_low + lane);
     const vi draw_high = vi_load(panel->forward.draw_high + lane);
+    const vf alone = vf_set1(block->rounded ? 1.0f : NAN); /* NaN equals no weight */
     const uint32_t first_draw = (uint32_t)block->forward.first_key;
     const float *score = block->score + lane;
     float *weight = block->weight + panel->column + lane;
@@ -43,7 +45,7 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
             dropped *= kept;
         }
         vf_store(weight, dropped);
-        vf_store(gradient, vf_keep(w != 0.0f, w * (by_weight - delta)));
+        vf_store(gradient, vf_keep((w != 0.0f) & (w != alone), w * (by_weight - delta)));
         score += width;
         weight += row;
         gradient += row;
@@ -184,33 +186,35 @@ static void backward_gather(const struct attn_gather *gather)
 
 /* Elements first to first + width − 1 of every row, 0 beyond the last. */
 INLINE float *pack_column(float *to, const struct attn_matrix *from, size_t first,
-                          size_t width)
+                          size_t width, const attn_type type)
 {
     for (size_t row = 0; row < from->rows; row++) {
-        const float *const x = from->x + (ptrdiff_t)row * from->row_stride +
-                               (ptrdiff_t)first * from->element_stride;
-        const size_t left = from->size - first;
-        if (from->element_stride == 1 && left >= width) {
-            for (size_t n = 0; n < width; n += VF_LANES)
-                vf_store(to + n, vf_load(x + n));
-        } else {
-            for (size_t n = 0; n < width; n++)
-                to[n] = n < left ? x[(ptrdiff_t)n * from->element_stride] : 0.0f;
-        }
+        for (size_t n = 0; n < width; n += VF_LANES)
+            vf_store(to + n, load_elements(from, row, first + n, type));
         to += width;
     }
     return to;
 }
 
-static void backward_pack(float *to, const struct attn_matrix *from)
+INLINE void pack_columns(float *to, const struct attn_matrix *from, const attn_type type)
 {
-    const size_t whole = (from->size + VF_LANES - 1) / VF_LANES * VF_LANES;
+    const size_t whole = whole_vectors(from->size);
     const size_t wide = GATHER_VECTORS * VF_LANES;
     size_t first = 0;
     for (; first + wide <= whole; first += wide)
-        to = pack_column(to, from, first, wide);
+        to = pack_column(to, from, first, wide, type);
     for (; first < whole; first += VF_LANES)
-        to = pack_column(to, from, first, VF_LANES);
+        to = pack_column(to, from, first, VF_LANES, type);
+}
+
+static void backward_pack(float *to, const struct attn_matrix *from)
+{
+    if (from->type == ATTN_F16)
+        pack_columns(to, from, ATTN_F16);
+    else if (from->type == ATTN_BF16)
+        pack_columns(to, from, ATTN_BF16);
+    else
+        pack_columns(to, from, ATTN_F32);
 }
 
 /* The chain is that of g·v, so that g·o of a query with one visible key, whose output is
@@ -229,14 +233,13 @@ static void backward_delta(struct attn_backward_panel *panel, const float *outpu
     }
 }
 
-static void backward_store(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
-                           const float *from, size_t width, size_t rows, size_t size,
+static void backward_store(const struct attn_target *to, const float *from, size_t width,
                            float scale)
 {
     float factors[ATTN_PANEL_LANES];
     for (size_t lane = 0; lane < ATTN_PANEL_LANES; lane++)
         factors[lane] = scale;
-    store_transposed(to, row_stride, element_stride, from, width, rows, size, factors);
+    store_transposed(to, from, width, factors);
 }
 
 static const struct attn_backward_kernels backward_kernels = {
@@ -246,6 +249,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .pack = backward_pack,
     .load = load_transposed,
     .store = backward_store,
+    .put = put,
     .delta = backward_delta,
     .is_finite = is_finite,
 };

@@ -35,6 +35,8 @@ struct attn_backward_block {
     bool dropout;
     int32_t dropout_threshold;
     float dropout_factor;
+    bool rounded; /* the output, and delta with it: a weight of 1, whose score cannot
+                   * move it, would get the rounding error for a gradient, and gets 0 */
     bool careful; /* hidden keys may hold what is not finite: 0 times it is 0 */
 };
 
@@ -72,9 +74,14 @@ struct attn_backward_kernels {
      */
     void (*load)(float *to, size_t width, const struct attn_matrix *from, float scale);
 
-    /* to[row · row_stride + element · element_stride] = from[element][row] · scale */
-    void (*store)(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
-                  const float *from, size_t width, size_t rows, size_t size, float scale);
+    /* to[row][element] = from[element][row] · scale */
+    void (*store)(const struct attn_target *to, const float *from, size_t width,
+                  float scale);
+
+    /* to[row][element] = from[row · row_stride + element] · scale; from may be read up to
+     * whole vectors of every row. */
+    void (*put)(const struct attn_target *to, const float *from, size_t row_stride,
+                float scale);
 
     /* The panel's delta, from output [Dv][width]; an output of 0, as an empty row has it,
      * makes 0 of any gradient. */

@@ -3,24 +3,25 @@
 #ifndef ATTN_KERNEL_FINITE_H
 #define ATTN_KERNEL_FINITE_H
 
-#include "kernel/simd.h"
-#include "kernel/table.h"
+#include "kernel/convert.h"
 
 /* x · 0 is 0 for what is finite and NaN for what is not. */
+INLINE bool is_finite_of(const struct attn_matrix *matrix, const attn_type type)
+{
+    vf sum = {0};
+    for (size_t row = 0; row < matrix->rows; row++)
+        for (size_t n = 0; n < matrix->size; n += VF_LANES)
+            sum += load_elements(matrix, row, n, type) * vf_set1(0.0f);
+    return !vi_any(sum != 0.0f);
+}
+
 static bool is_finite(const struct attn_matrix *matrix)
 {
-    vf vectors = {0};
-    float rest = 0.0f;
-    for (size_t row = 0; row < matrix->rows; row++) {
-        const float *const x = matrix->x + (ptrdiff_t)row * matrix->row_stride;
-        size_t n = 0;
-        if (matrix->element_stride == 1)
-            for (; n + VF_LANES <= matrix->size; n += VF_LANES)
-                vectors += vf_load(x + n) * vf_set1(0.0f);
-        for (; n < matrix->size; n++)
-            rest += x[(ptrdiff_t)n * matrix->element_stride] * 0.0f;
-    }
-    return !vi_any(vectors != 0.0f) && rest == 0.0f;
+    if (matrix->type == ATTN_F16)
+        return is_finite_of(matrix, ATTN_F16);
+    if (matrix->type == ATTN_BF16)
+        return is_finite_of(matrix, ATTN_BF16);
+    return is_finite_of(matrix, ATTN_F32);
 }
 
 #endif

@@ -4,8 +4,7 @@
 #ifndef ATTN_KERNEL_TRANSPOSE_H
 #define ATTN_KERNEL_TRANSPOSE_H
 
-#include "kernel/simd.h"
-#include "kernel/table.h"
+#include "kernel/convert.h"
 
 #if VF_BYTES == 64
 #    define INTERLEAVE_LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
@@ -40,64 +39,98 @@ INLINE void load_plain(float *to, size_t width, const struct attn_matrix *from,
                        size_t row, size_t rows, size_t first, float scale)
 {
     for (size_t i = row; i < row + rows; i++) {
-        const float *const x = from->x + (ptrdiff_t)i * from->row_stride;
+        const float *const x = (const float *)from->x + (ptrdiff_t)i * from->row_stride;
 #pragma GCC unroll 8
         for (size_t n = first; n < from->size; n++)
             to[n * width + i] = x[(ptrdiff_t)n * from->element_stride] * scale;
     }
 }
 
-static void load_transposed(float *to, size_t width, const struct attn_matrix *from,
-                            float scale)
+/* A square from row and element n on, of which `rows` rows are there. */
+INLINE void load_square(float *to, size_t width, const struct attn_matrix *from,
+                        size_t row, size_t rows, size_t n, float scale,
+                        const attn_type type)
+{
+    const size_t left = from->size - n;
+    vf x[VF_BYTES / 4];
+#pragma GCC unroll 16
+    for (size_t i = 0; i < VF_LANES; i++)
+        x[i] = i < rows ? load_elements(from, row + i, n, type) * scale : vf_set1(0.0f);
+    transpose_square(x);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < VF_LANES; i++)
+        if (i < left)
+            vf_store(to + (n + i) * width + row, x[i]);
+}
+
+INLINE void load_squares(float *to, size_t width, const struct attn_matrix *from,
+                         float scale, const attn_type type)
+{
+    for (size_t row = 0; row < width; row += VF_LANES) {
+        const size_t left = from->rows > row ? from->rows - row : 0;
+        const size_t rows = left < VF_LANES ? left : VF_LANES;
+        for (size_t n = 0; n < from->size; n += VF_LANES)
+            load_square(to, width, from, row, rows, n, scale, type);
+    }
+}
+
+static void load_fp32(float *to, size_t width, const struct attn_matrix *from,
+                      float scale)
 {
     for (size_t row = 0; row < width; row += VF_LANES) {
         const size_t left = from->rows > row ? from->rows - row : 0;
         const size_t rows = left < VF_LANES ? left : VF_LANES;
         size_t n = 0;
-        for (; from->element_stride == 1 && n + VF_LANES <= from->size; n += VF_LANES) {
-            vf x[VF_BYTES / 4];
-#pragma GCC unroll 16
-            for (size_t i = 0; i < VF_LANES; i++)
-                x[i] =
-                    i < rows
-                        ? vf_load(from->x + (ptrdiff_t)(row + i) * from->row_stride + n) *
-                              scale
-                        : vf_set1(0.0f);
-            transpose_square(x);
-#pragma GCC unroll 16
-            for (size_t i = 0; i < VF_LANES; i++)
-                vf_store(to + (n + i) * width + row, x[i]);
-        }
+        for (; from->element_stride == 1 && n + VF_LANES <= from->size; n += VF_LANES)
+            load_square(to, width, from, row, rows, n, scale, ATTN_F32);
         for (size_t rest = n; rest < from->size; rest++)
             vf_store(to + rest * width + row, vf_set1(0.0f));
         load_plain(to, width, from, row, rows, n, scale);
     }
 }
 
-static void store_transposed(float *to, ptrdiff_t row_stride, ptrdiff_t element_stride,
-                             const float *from, size_t width, size_t rows, size_t size,
-                             const float *factors)
+static void load_transposed(float *to, size_t width, const struct attn_matrix *from,
+                            float scale)
 {
-    for (size_t row = 0; row < rows; row += VF_LANES) {
-        const size_t count = rows - row < VF_LANES ? rows - row : VF_LANES;
+    if (from->type == ATTN_F16)
+        load_squares(to, width, from, scale, ATTN_F16);
+    else if (from->type == ATTN_BF16)
+        load_squares(to, width, from, scale, ATTN_BF16);
+    else
+        load_fp32(to, width, from, scale);
+}
+
+INLINE void store_squares(const struct attn_target *to, const float *from, size_t width,
+                          const float *factors, const attn_type type)
+{
+    for (size_t row = 0; row < to->rows; row += VF_LANES) {
+        const size_t rows = to->rows - row < VF_LANES ? to->rows - row : VF_LANES;
         const vf factor = vf_load(factors + row);
-        size_t n = 0;
-        for (; element_stride == 1 && n + VF_LANES <= size; n += VF_LANES) {
+        for (size_t n = 0; n < to->size; n += VF_LANES) {
+            const size_t left = to->size - n;
             vf x[VF_BYTES / 4];
 #pragma GCC unroll 16
             for (size_t i = 0; i < VF_LANES; i++)
-                x[i] = vf_load(from + (n + i) * width + row) * factor;
+                x[i] = i < left ? vf_load(from + (n + i) * width + row) * factor
+                                : vf_set1(0.0f);
             transpose_square(x);
 #pragma GCC unroll 16
             for (size_t i = 0; i < VF_LANES; i++)
-                if (i < count)
-                    vf_store(to + (ptrdiff_t)(row + i) * row_stride + n, x[i]);
+                if (i < rows)
+                    store_elements(to, row + i, n, x[i], type);
         }
-        for (size_t i = row; i < row + count; i++)
-            for (size_t rest = n; rest < size; rest++)
-                to[(ptrdiff_t)i * row_stride + (ptrdiff_t)rest * element_stride] =
-                    from[rest * width + i] * factors[i];
     }
+}
+
+static void store_transposed(const struct attn_target *to, const float *from,
+                             size_t width, const float *factors)
+{
+    if (to->type == ATTN_F16)
+        store_squares(to, from, width, factors, ATTN_F16);
+    else if (to->type == ATTN_BF16)
+        store_squares(to, from, width, factors, ATTN_BF16);
+    else
+        store_squares(to, from, width, factors, ATTN_F32);
 }
 
 #endif

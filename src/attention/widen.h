@@ -1,0 +1,21 @@
+/* Keys and values of 16 bits as kernels want them: a block at a time in fp32, widened
+ * once for all panels that share it, which costs about one part in a hundred of the
+ * products.  Tensors that are fp32 already are read where they lie. */
+#ifndef ATTN_ATTENTION_WIDEN_H
+#define ATTN_ATTENTION_WIDEN_H
+
+#include "attention/panel.h"
+
+/* Floats of scratch that a walk needs: 0 where there is nothing to widen.  Kernels that
+ * never look at values need none for them. */
+size_t attn_wide_floats(const struct attn_problem *problem,
+                        const struct attn_kernels *kernels, bool values);
+
+/* Gives the walk scratch of that many floats, aligned to 64 bytes. */
+void attn_wide_init(struct attn_walk *walk, float *scratch, bool values);
+
+/* Before attn_block_show: makes keys [first, end) of the walk's head ready, at most
+ * ATTN_BLOCK_KEYS of them.  What is shown must lie within. */
+void attn_widen(struct attn_walk *walk, int64_t first, int64_t end);
+
+#endif

@@ -1,0 +1,109 @@
+/* Elements of any type and any stride, as vectors of fp32 and back.  The type is a
+ * constant at every call, so each type has loops of its own. */
+#ifndef ATTN_KERNEL_CONVERT_H
+#define ATTN_KERNEL_CONVERT_H
+
+#include "kernel/simd.h"
+#include "kernel/table.h"
+
+INLINE vf vf_load_as(const void *p, const attn_type type)
+{
+    if (type == ATTN_F16)
+        return vf_load_f16(p);
+    if (type == ATTN_BF16)
+        return vf_load_bf16(p);
+    return vf_load(p);
+}
+
+INLINE void vf_store_as(void *p, vf x, const attn_type type)
+{
+    if (type == ATTN_F16)
+        vf_store_f16(p, x);
+    else if (type == ATTN_BF16)
+        vf_store_bf16(p, x);
+    else
+        vf_store(p, x);
+}
+
+/* Elements n to n + VF_LANES − 1 of a row, 0 beyond its last. */
+INLINE vf load_elements(const struct attn_matrix *from, size_t row, size_t n,
+                        const attn_type type)
+{
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
+    const ptrdiff_t stride = from->element_stride;
+    const char *const x =
+        (const char *)from->x +
+        ((ptrdiff_t)row * from->row_stride + (ptrdiff_t)n * stride) * bytes;
+    const size_t left = from->size - n;
+    if (stride == 1 && left >= VF_LANES)
+        return vf_load_as(x, type);
+    float lanes[VF_BYTES / 4] = {0.0f};
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)VF_LANES && i < (ptrdiff_t)left; i++)
+        memcpy((char *)lanes + i * bytes, x + i * stride * bytes, (size_t)bytes);
+    return vf_load_as(lanes, type);
+}
+
+/* Writes those of x that the row has. */
+INLINE void store_elements(const struct attn_target *to, size_t row, size_t n, vf x,
+                           const attn_type type)
+{
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
+    const ptrdiff_t stride = to->element_stride;
+    char *const at =
+        (char *)to->x + ((ptrdiff_t)row * to->row_stride + (ptrdiff_t)n * stride) * bytes;
+    const size_t left = to->size - n;
+    if (stride == 1 && left >= VF_LANES) {
+        vf_store_as(at, x, type);
+        return;
+    }
+    float lanes[VF_BYTES / 4];
+    vf_store_as(lanes, x, type);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)VF_LANES && i < (ptrdiff_t)left; i++)
+        memcpy(at + i * stride * bytes, (char *)lanes + i * bytes, (size_t)bytes);
+}
+
+INLINE size_t whole_vectors(size_t size)
+{
+    return (size + VF_LANES - 1) / VF_LANES * VF_LANES;
+}
+
+INLINE void widen_rows(float *to, const struct attn_matrix *from, const attn_type type)
+{
+    for (size_t row = 0; row < from->rows; row++)
+        for (size_t n = 0; n < from->size; n += VF_LANES) {
+            vf_store(to, load_elements(from, row, n, type));
+            to += VF_LANES;
+        }
+}
+
+static void widen(float *to, const struct attn_matrix *from)
+{
+    if (from->type == ATTN_F16)
+        widen_rows(to, from, ATTN_F16);
+    else if (from->type == ATTN_BF16)
+        widen_rows(to, from, ATTN_BF16);
+    else
+        widen_rows(to, from, ATTN_F32);
+}
+
+INLINE void put_rows(const struct attn_target *to, const float *from, size_t row_stride,
+                     float scale, const attn_type type)
+{
+    for (size_t row = 0; row < to->rows; row++)
+        for (size_t n = 0; n < to->size; n += VF_LANES)
+            store_elements(to, row, n, vf_load(from + row * row_stride + n) * scale,
+                           type);
+}
+
+static void put(const struct attn_target *to, const float *from, size_t row_stride,
+                float scale)
+{
+    if (to->type == ATTN_F16)
+        put_rows(to, from, row_stride, scale, ATTN_F16);
+    else if (to->type == ATTN_BF16)
+        put_rows(to, from, row_stride, scale, ATTN_BF16);
+    else
+        put_rows(to, from, row_stride, scale, ATTN_F32);
+}
+
+#endif
