@@ -244,7 +244,7 @@ typedef struct attn_statistics {
      * over the scores, half of the first one. */
     float *received;
 
-    int64_t top;       /* how many of the largest weights, 1 to 64 */
+    int64_t top;       /* how many of the largest weights, 1 to 64; Lk ≤ 2^32 */
     float *top_weight; /* [B][H][Lq][top], falling; 0 where there are fewer keys */
     int64_t *top_key;  /* [B][H][Lq][top], the lowest first on a tie; −1 likewise */
 } attn_statistics;

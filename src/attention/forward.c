@@ -49,12 +49,7 @@ static void begin_statistics(struct attn_panel *panel, const struct attn_sweep *
     for (size_t i = 0; sweep->largest && i < width; i++)
         panel->largest_key[i] = -1;
     clear(panel->class_sum, sweep->classes * width);
-    if (sweep->top > 0) {
-        fill(panel->top_least, width, -INFINITY);
-        fill(panel->top_score, width * sweep->top, -INFINITY);
-    }
-    for (size_t i = 0; i < width * sweep->top; i++)
-        panel->top_key[i] = -1;
+    fill(panel->top_score, width * sweep->top, -INFINITY);
 }
 
 static void begin_dropout(struct attn_panel *panel, const struct attn_walk *walk)
@@ -212,8 +207,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
     char *const memory = (char *)forward->scratch + worker * forward->worker_bytes;
     struct group *const group = (struct group *)memory;
-    int64_t *keys = (int64_t *)(memory + attn_round_up(sizeof *group));
-    float *next = (float *)(keys + ATTN_GROUP_PANELS * width * top);
+    float *next = (float *)(memory + attn_round_up(sizeof *group));
     for (size_t p = 0; p < ATTN_GROUP_PANELS; p++) {
         struct attn_panel *const panel = &group->panels[p];
         panel->D = D;
@@ -222,8 +216,8 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         panel->output = panel->query + D * width;
         panel->class_sum = panel->output + Dv * width;
         panel->top_score = panel->class_sum + classes * width;
-        next = panel->top_score + top * width;
-        panel->top_key = keys + p * width * top;
+        panel->top_key = (int32_t *)(panel->top_score + top * width);
+        next = panel->top_score + 2 * top * width;
     }
     group->scores = next;
     const bool adds = attn_added_floats(problem, forward->kernels) > 0;
@@ -244,13 +238,11 @@ static size_t worker_bytes(const struct attn_forward *forward)
     const attn_shape *const shape = forward->problem->shape;
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    const size_t per_lane = (size_t)shape->D + (size_t)shape->Dv + classes + top;
-    const size_t keys = ATTN_GROUP_PANELS * width * top;
+    const size_t per_lane = (size_t)shape->D + (size_t)shape->Dv + classes + 2 * top;
     const size_t floats = (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
                           attn_added_floats(forward->problem, forward->kernels) +
                           attn_wide_floats(forward->problem, forward->kernels, true);
-    return attn_round_up(sizeof(struct group)) +
-           attn_round_up(keys * sizeof(int64_t) + floats * sizeof(float));
+    return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
 }
 
 static int64_t groups_of(const struct attn_forward *forward, int64_t Lq)

@@ -44,6 +44,12 @@ attn_status attn_check_statistics(attn_context *context, const char *function,
         return attn_context_fail(context, ATTN_EINVAL,
                                  "%s: statistics.top is %lld, expected 1 to 64", function,
                                  (long long)wanted->top);
+    /* Panels keep 32 bits of a key. */
+    if ((wanted->top_weight || wanted->top_key) && problem->shape->Lk > (int64_t)1 << 32)
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: shape.Lk is %lld, expected at most 2^32 where "
+                                 "statistics.top is wanted",
+                                 function, (long long)problem->shape->Lk);
     return check_classes(context, function, problem);
 }
 
@@ -53,7 +59,7 @@ struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted)
     return (struct attn_sweep){
         .entropy = wanted->entropy,
         .distance = wanted->distance || wanted->signed_distance,
-        .largest = wanted->largest_weight || wanted->largest_key,
+        .largest = !top && (wanted->largest_weight || wanted->largest_key),
         .classes = wanted->class_mass ? (size_t)wanted->classes : 0,
         .top = top ? (size_t)wanted->top : 0,
     };
@@ -137,17 +143,36 @@ static float weight_of(const struct attn_panel *panel, size_t lane, float score,
     return expf(score - panel->reference[lane]) * end.inverse;
 }
 
+static int64_t top_key_of(const struct attn_panel *panel, size_t index)
+{
+    return panel->top_score[index] == -INFINITY
+               ? -1
+               : (int64_t)(uint32_t)panel->top_key[index];
+}
+
+static void store_largest(const attn_statistics *to, int64_t row,
+                          const struct attn_panel *panel, size_t lane,
+                          struct attn_row_end end)
+{
+    const bool top = to->top_weight || to->top_key;
+    store(to->largest_weight, row,
+          weight_of(panel, lane,
+                    top ? panel->top_score[lane] : panel->largest_score[lane], end));
+    if (to->largest_key)
+        to->largest_key[row] = top ? top_key_of(panel, lane) : panel->largest_key[lane];
+}
+
 static void store_top(const attn_statistics *to, int64_t row,
-                      const struct attn_panel *panel, size_t lane,
+                      const struct attn_panel *panel, size_t lane, size_t width,
                       struct attn_row_end end)
 {
     const size_t top = (size_t)to->top;
     for (size_t n = 0; n < top; n++) {
         const int64_t index = row * to->top + (int64_t)n;
         store(to->top_weight, index,
-              weight_of(panel, lane, panel->top_score[lane * top + n], end));
+              weight_of(panel, lane, panel->top_score[n * width + lane], end));
         if (to->top_key)
-            to->top_key[index] = panel->top_key[lane * top + n];
+            to->top_key[index] = top_key_of(panel, n * width + lane);
     }
 }
 
@@ -178,8 +203,7 @@ void attn_statistics_store(const attn_statistics *to, int64_t row,
         store_zeros(to, row);
         return;
     }
-    store(to->largest_weight, row,
-          weight_of(panel, lane, panel->largest_score[lane], end));
+    store_largest(to, row, panel, lane, end);
     store(to->first_key_mass, row, weight_of(panel, lane, places->first[lane], end));
     float *const near_by[] = {to->previous_mass, to->own_mass, to->next_mass};
     for (size_t n = 0; n < 3; n++)
@@ -188,13 +212,11 @@ void attn_statistics_store(const attn_statistics *to, int64_t row,
     store(to->signed_distance, row, panel->signed_sum[lane] * end.inverse);
     if (to->entropy)
         to->entropy[row] = entropy_of(panel, lane, end);
-    if (to->largest_key)
-        to->largest_key[row] = panel->largest_key[lane];
     for (int64_t c = 0; to->class_mass && c < to->classes; c++)
         to->class_mass[row * to->classes + c] =
             panel->class_sum[(size_t)c * width + lane] * end.inverse;
     if (to->top_weight || to->top_key)
-        store_top(to, row, panel, lane, end);
+        store_top(to, row, panel, lane, width, end);
 }
 
 void attn_statistics_store_nothing(const attn_statistics *to, int64_t row)

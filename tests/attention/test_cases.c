@@ -650,6 +650,12 @@ static void every_bad_argument_is_named_and_outputs_stay(void **state)
     s->tensors.statistics.top_weight = s->lse;
     assert_refused(s, "statistics.top is 65, expected 1 to 64");
     s = any();
+    s->tensors.statistics.top = 1;
+    s->tensors.statistics.top_weight = s->lse;
+    s->shape.Lk = ((int64_t)1 << 32) + 1;
+    assert_refused(s, "shape.Lk is 4294967297, expected at most 2^32 where "
+                      "statistics.top is wanted");
+    s = any();
     s->tensors.statistics.classes = 2;
     s->tensors.statistics.class_mass = s->lse;
     s->tensors.statistics.key_class = classes;

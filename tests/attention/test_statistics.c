@@ -193,12 +193,81 @@ static void long_rows_are_within_the_stated_bounds(void **state)
     on_every_level(check_long_rows);
 }
 
+/* Whether key a goes before key b in a row of these scores. */
+static bool goes_before(const float *scores, int64_t a, int64_t b)
+{
+    return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
+}
+
+/* Small whole numbers, exact and full of ties, in a row of several blocks.  Query i sees
+ * keys 0 to first + i. */
+static void check_top(attn_context *context, int64_t top)
+{
+    enum { L = 420, ROWS = 37, MOST = 64 };
+    static const float one = 1.0f;
+    float scores[L], output[ROWS], largest[ROWS], top_weight[ROWS * MOST];
+    int64_t top_key[ROWS * MOST], largest_key[ROWS];
+    for (int64_t j = 0; j < L; j++) {
+        const int64_t range = j < 200 ? 6 : 9; /* some come late */
+        scores[j] = (float)random_below(range);
+    }
+    const attn_shape shape = {1, 1, 1, ROWS, L, 1, 1};
+    const attn_tensors tensors = {.query = {&one, {0}},
+                                  .key = attn_input_dense(scores, 1, L, 1),
+                                  .value = attn_input_dense(scores, 1, L, 1),
+                                  .output = attn_output_dense(output, 1, ROWS, 1),
+                                  .statistics = {.top = top,
+                                                 .top_weight = top_weight,
+                                                 .top_key = top_key,
+                                                 .largest_weight = largest,
+                                                 .largest_key = largest_key}};
+    attn_options options;
+    attn_options_init(&options, &shape);
+    options.alignment = ATTN_ALIGN_OFFSET;
+    options.query_offset = top % 2 ? L - ROWS : 0;
+    options.causal = true;
+    assert_int_equal(attn_forward(context, &shape, &tensors, &options), ATTN_OK);
+    for (int64_t i = 0; i < ROWS; i++) {
+        const int64_t visible = i + options.query_offset + 1, *const got =
+                                                                  top_key + i * top;
+        const float *const weight = top_weight + i * top;
+        assert_int_equal(largest_key[i], got[0]);
+        assert_true(largest[i] == weight[0]);
+        for (int64_t n = 0; n < top; n++) {
+            if (n >= visible) {
+                assert_true(got[n] == -1 && weight[n] == 0.0f);
+                continue;
+            }
+            int64_t before = 0;
+            for (int64_t j = 0; j < visible; j++)
+                before += goes_before(scores, j, got[n]);
+            assert_int_equal(before, n);
+            assert_close(weight[n], (double)weight[0] *
+                                        exp((double)(scores[got[n]] - scores[got[0]])));
+        }
+    }
+}
+
+static void check_tops(attn_context *context)
+{
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 9, 33, 64};
+    for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+        check_top(context, sizes[n]);
+}
+
+static void the_largest_weights_are_those_that_sorting_finds(void **state)
+{
+    (void)state;
+    on_every_level(check_tops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(entropy_of_zero_weights_is_no_nan_and_of_one_key_is_zero),
         cmocka_unit_test(every_statistic_of_a_row_worked_by_hand),
         cmocka_unit_test(a_tie_goes_to_the_lowest_key),
+        cmocka_unit_test(the_largest_weights_are_those_that_sorting_finds),
         cmocka_unit_test(long_rows_are_within_the_stated_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
