@@ -6,6 +6,7 @@
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
 #include "attention/forward.h"
 #include "attention/widen.h"
+#include "kernel/backward_table.h"
 #include "kernel/dropout.h"
 #include <math.h>
 #include <string.h>
@@ -19,6 +20,8 @@ struct group {
     struct attn_walk walk;
     size_t count;
     float *scores;
+    int64_t known_key; /* of which block values_finite tells; −1: of none */
+    bool values_finite;
 };
 
 /* ---- One group ------------------------------------------------------------------------
@@ -82,6 +85,25 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
     group->count++;
 }
 
+/* Whether the values of the block from first on are, which its panels share. */
+static bool values_are_finite(struct group *group, int64_t first, int64_t end)
+{
+    const struct attn_walk *const walk = &group->walk;
+    const attn_input *const value = &walk->problem->tensors->value;
+    const struct attn_matrix values = {
+        .x = attn_element(walk->head.value, value->type, first * value->stride[2]),
+        .row_stride = value->stride[2],
+        .element_stride = value->stride[3],
+        .rows = (size_t)(attn_least(end, walk->sequence.Lk) - first),
+        .size = (size_t)walk->problem->shape->Dv,
+        .type = value->type,
+    };
+    if (group->known_key != first)
+        group->values_finite = walk->kernels->backward->is_finite(&values);
+    group->known_key = first;
+    return group->values_finite;
+}
+
 /* Shows the panel keys [first, end), less those that none of its queries sees. */
 static void attend(struct group *group, size_t p, const struct attn_forward *forward,
                    const struct attn_sweep *sweep, int64_t first, int64_t end)
@@ -90,6 +112,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, first, end))
         return;
+    if (group->block.keep || group->block.bias.x)
+        group->block.careful = !values_are_finite(group, first, end);
     kernels->score(group->scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, group->scores,
@@ -160,6 +184,7 @@ static void attend_group(struct group *group, const struct attn_forward *forward
         count_visible_keys(&group->walk, first_query, end_query);
 
     group->count = 0;
+    group->known_key = -1;
     for (int64_t next = first_query; next < end_query;) {
         const int64_t queries = attn_next_panel(forward->kernels, end_query - next);
         begin_panel(group, forward, next, queries);

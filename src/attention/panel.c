@@ -2,7 +2,6 @@
 #include "attention/panel.h"
 #include <assert.h>
 #include <math.h>
-#include <string.h>
 
 int64_t attn_panel_queries(const struct attn_kernels *kernels)
 {
@@ -75,69 +74,60 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
     }
 }
 
-/* Writes −∞ where keep hides a key from a lane.  False when it hides nothing. */
-static bool hide_by_keep(const struct attn_block *block, const struct attn_panel *panel,
-                         const struct attn_walk *walk)
+/* Shows the block what the panel's rows of keep and bias say of its keys. */
+static void fill_elements(struct attn_block *block, const struct attn_panel *panel,
+                          const struct attn_walk *walk)
 {
-    const int64_t *const stride = walk->problem->options->keep.stride;
-    const size_t width = panel->vectors * walk->kernels->lanes;
-    const uint8_t *const origin =
-        walk->head.keep + panel->first_query * stride[2] + block->first_key * stride[3];
-    const bool same_for_all = stride[2] == 0; /* a padding mask, say */
-    bool hides = false;
-    for (int64_t i = 0; i < (same_for_all ? 1 : panel->queries); i++) {
-        const uint8_t *const keep = origin + i * stride[2];
-        if (stride[3] == 1 && !memchr(keep, 0, block->keys))
-            continue;
-        for (size_t key = 0; key < block->keys; key++) {
-            if (keep[(int64_t)key * stride[3]])
-                continue;
-            float *const added = block->added + key * width;
-            hides = true;
-            added[i] = -INFINITY;
-            for (size_t lane = 1; same_for_all && lane < width; lane++)
-                added[lane] = -INFINITY;
-        }
+    const attn_keep *const keep = &walk->problem->options->keep;
+    const attn_input *const bias = &walk->problem->options->bias;
+    const int64_t query = panel->first_query, key = block->first_key;
+    if (walk->head.keep) {
+        block->keep = walk->head.keep + query * keep->stride[2] + key * keep->stride[3];
+        block->keep_row_stride = keep->stride[2];
+        block->keep_key_stride = keep->stride[3];
     }
-    return hides;
-}
-
-static void fill_added(struct attn_block *block, const struct attn_panel *panel,
-                       const struct attn_walk *walk)
-{
-    const size_t width = panel->vectors * walk->kernels->lanes;
-    const attn_type type = walk->problem->options->bias.type;
-    const int64_t *const stride = walk->problem->options->bias.stride;
-    block->added = walk->added;
-    if (walk->head.bias) {
-        const struct attn_matrix bias = {
-            .x = attn_element(walk->head.bias, type,
-                              panel->first_query * stride[2] +
-                                  block->first_key * stride[3]),
-            .row_stride = stride[2],
-            .element_stride = stride[3],
+    if (walk->head.bias)
+        block->bias = (struct attn_matrix){
+            .x = attn_element(walk->head.bias, bias->type,
+                              query * bias->stride[2] + key * bias->stride[3]),
+            .row_stride = bias->stride[2],
+            .element_stride = bias->stride[3],
             .rows = (size_t)panel->queries,
             .size = block->keys,
-            .type = type,
+            .type = bias->type,
         };
-        walk->kernels->load(block->added, width, &bias, 1.0f);
-    } else {
-        memset(block->added, 0, block->keys * width * sizeof *block->added);
-    }
-    const bool hides = walk->head.keep && hide_by_keep(block, panel, walk);
-    if (!walk->head.bias && !hides)
-        block->added = NULL;
+    block->added = walk->added;
 }
 
 /* Takes what keep and bias hide of the block from the counts of visible keys. */
 static void uncount_hidden(const struct attn_block *block, const struct attn_panel *panel,
                            const struct attn_walk *walk)
 {
-    const size_t width = panel->vectors * walk->kernels->lanes;
-    for (int64_t i = 0; i < panel->queries; i++)
-        for (int64_t key = block->first[i]; key < block->end[i]; key++)
-            walk->visible_keys[panel->first_query + i] -=
-                block->added[(size_t)key * width + (size_t)i] == -INFINITY;
+    const int64_t end_key = block->first_key + (int64_t)block->keys;
+    for (int64_t i = panel->first_query; i < panel->first_query + panel->queries; i++) {
+        const struct attn_key_range seen =
+            attn_visible_keys(walk->problem, &walk->sequence, i);
+        const int64_t end = attn_least(seen.end, end_key);
+        int64_t key = seen.first > block->first_key ? seen.first : block->first_key;
+        for (; key < end; key++)
+            walk->visible_keys[i] -=
+                !attn_element_visible(walk->problem, &walk->head, i, key);
+    }
+}
+
+/* Narrows the block to the keys that keep and bias let some query see. */
+static void leave_out_hidden(struct attn_block *block, const struct attn_panel *panel,
+                             const struct attn_walk *walk)
+{
+    fill_elements(block, panel, walk);
+    if (walk->visible_keys)
+        uncount_hidden(block, panel, walk);
+    const struct attn_seen seen = walk->kernels->look(panel, block);
+    block->first_key += (int64_t)seen.begin;
+    block->keys = seen.end - seen.begin;
+    fill_elements(block, panel, walk);
+    if (seen.all)
+        block->keep = NULL;
 }
 
 /* Where the block's keys and values lie: in the tensors, or widened. */
@@ -180,14 +170,21 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     if (first >= end)
         return false;
 
-    const int64_t keys = end - first;
-    assert(keys <= ATTN_BLOCK_KEYS);
+    assert(end - first <= ATTN_BLOCK_KEYS);
     block->first_key = first;
-    block->keys = (size_t)keys;
+    block->keys = (size_t)(end - first);
+    block->keep = NULL;
+    block->bias.x = NULL;
+    if (walk->head.keep || walk->head.bias)
+        leave_out_hidden(block, panel, walk);
+    if (block->keys == 0)
+        return false;
+
+    first = block->first_key;
+    const int64_t keys = (int64_t)block->keys;
     point_to_keys(block, walk);
     block->softcap = problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
-    block->added = NULL;
 
     const int64_t last_query = panel->first_query + panel->queries - 1;
     const struct attn_key_range of_first =
@@ -197,12 +194,8 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     block->full_begin = (size_t)attn_clamp(of_last.first - first, 0, keys);
     block->full_end =
         (size_t)attn_clamp(of_first.end - first, (int64_t)block->full_begin, keys);
-    const bool elements = walk->added;
-    if (elements || block->full_begin > 0 || block->full_end < block->keys)
+    if (block->keep || block->bias.x || block->full_begin > 0 ||
+        block->full_end < block->keys)
         fill_intervals(block, panel, walk);
-    if (elements)
-        fill_added(block, panel, walk);
-    if (block->added && walk->visible_keys)
-        uncount_hidden(block, panel, walk);
     return true;
 }

@@ -7,6 +7,7 @@
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
+#include "kernel/element.h"
 #include "kernel/exp.h"
 #include "kernel/product.h"
 
@@ -61,15 +62,6 @@ static void lean_scores(float *scores, const struct attn_panel *panel,
     }
 }
 
-/* What is added hides where it is −∞, even a score of NaN. */
-static void add_to_scores(float *scores, const float *added, size_t floats)
-{
-    for (size_t n = 0; n < floats; n += VF_LANES) {
-        const vf x = vf_load(added + n);
-        vf_store(scores + n, vf_select(x == -INFINITY, x, vf_load(scores + n) + x));
-    }
-}
-
 static void hide_unseen(float *scores, const struct attn_panel *panel,
                         const struct attn_block *block, size_t begin, size_t end)
 {
@@ -92,8 +84,10 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
         cap_scores(scores, floats, block->softcap);
     if (block->alibi_slope != 0.0f)
         lean_scores(scores, panel, block);
-    if (block->added)
-        add_to_scores(scores, block->added, floats);
+    if (block->bias.x)
+        add_bias(scores, panel, block);
+    if (block->keep)
+        hide_by_keep(scores, panel, block);
     hide_unseen(scores, panel, block, 0, block->full_begin);
     hide_unseen(scores, panel, block, block->full_end, block->keys);
 }
@@ -101,7 +95,7 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
 static void multiply_scores(float *scores, const struct attn_panel *panel,
                             const struct attn_block *block)
 {
-    const struct product p = {
+    struct product p = {
         .out = scores,
         .left = block->key,
         .row_stride = block->key_stride,
@@ -110,7 +104,18 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
         .rows = block->keys,
         .end = panel->D,
     };
-    product(&p, panel->vectors, false, MASK_NONE);
+    if (!block->keep && !block->bias.x) {
+        product(&p, panel->vectors, false, MASK_NONE);
+        return;
+    }
+    for (size_t key = 0; key < block->keys; key += FETCH_KEYS) {
+        const size_t left = block->keys - key;
+        p.rows = left < FETCH_KEYS ? left : FETCH_KEYS;
+        fetch_elements(panel, block, key, p.rows);
+        product(&p, panel->vectors, false, MASK_NONE);
+        p.out += FETCH_KEYS * panel->vectors * VF_LANES;
+        p.left += FETCH_KEYS * block->key_stride;
+    }
 }
 
 static void score(float *scores, const struct attn_panel *panel,

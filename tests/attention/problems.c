@@ -148,19 +148,38 @@ static void choose_sequences(struct problem *p, unsigned rules)
     }
 }
 
+/* A run of keys, most of them all, at one end or inside. */
+static void choose_run(int64_t Lk, int64_t *first, int64_t *end)
+{
+    *first = random_below(2) ? 0 : random_below(Lk + 1);
+    *end = *first + random_below(Lk + 1 - *first);
+}
+
+/* Any axis may be broadcast, queries may lie closer than keys, and keys apart.  Whole
+ * runs of keys may be hidden from a run of queries. */
 static void choose_keep(struct problem *p)
 {
     const attn_shape *const s = &p->shape;
-    int64_t *const stride = p->options.keep.stride, bytes = 1;
     const int64_t extent[4] = {s->B, s->H, s->Lq, s->Lk};
-    for (int axis = 3; axis >= 0; axis--) {
+    const int turned = random_below(3) == 0;
+    const int order[4] = {turned ? 2 : 3, turned ? 3 : 2, 1, 0};
+    int64_t *const stride = p->options.keep.stride, bytes = random_below(4) ? 1 : 2;
+    for (int i = 0; i < 4; i++) {
+        const int axis = order[i];
         const bool broadcast = axis < 3 && random_below(2);
         stride[axis] = broadcast ? 0 : bytes;
         bytes *= broadcast ? 1 : extent[axis] > 0 ? extent[axis] : 1;
     }
     p->keep = allocate((size_t)bytes, 1);
+    const int64_t hides = random_below(3) ? 4 : 100000;
     for (int64_t n = 0; n < bytes; n++)
-        p->keep[n] = random_below(4) ? (uint8_t)(1 + random_below(255)) : 0;
+        p->keep[n] = random_below(hides) ? (uint8_t)(1 + random_below(255)) : 0;
+    int64_t first, end;
+    choose_run(s->Lk, &first, &end);
+    const int64_t query = random_below(s->Lq + 1);
+    for (int64_t i = random_below(2) ? query : 0; i < s->Lq; i++)
+        for (int64_t j = first; j < end; j++)
+            p->keep[i * stride[2] + j * stride[3]] = 0;
     p->options.keep.data = p->keep;
 }
 
@@ -173,6 +192,11 @@ static void choose_bias(struct problem *p)
     for (int64_t n = 0; n < p->bias.extent[2] * p->bias.extent[3] / 5; n++)
         *tensor_at(&p->bias, 0, 0, random_below(p->bias.extent[2]),
                    random_below(p->bias.extent[3])) = -INFINITY;
+    int64_t first, end;
+    choose_run(s->Lk, &first, &end);
+    for (int64_t i = 0; i < p->bias.extent[2] && end % 3 == 0; i++)
+        for (int64_t j = first; j < end; j++)
+            *tensor_at(&p->bias, 0, 0, i, j) = -INFINITY;
     const int64_t extent[4] = {s->B, s->H, s->Lq, s->Lk};
     for (int axis = 0; axis < 4; axis++)
         if (p->bias.extent[axis] == 1 && extent[axis] != 1)
