@@ -40,6 +40,31 @@ attn_tensor *attn_add_dropout(attn_tape *tape, attn_tensor *x, attn_tensor *bran
 attn_tensor *attn_layer_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,
                              attn_tensor *bias, float epsilon);
 
+/** Of each row: x/√(mean of squares + epsilon)·gain (Zhang and Sennrich 2019). */
+attn_tensor *attn_rms_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,
+                           float epsilon);
+
+/** activation(gate) · up, element by element: with ATTN_SILU the inside of SwiGLU
+ * (Shazeer 2020). */
+attn_tensor *attn_gate(attn_tape *tape, attn_tensor *gate, attn_tensor *up,
+                       attn_activation activation);
+
+/** Rotary positions (Su et al. 2021, section 3.4.2): each row is heads of one width, and
+ * in each head element i of the first half of `turned` is turned with element
+ * i + turned/2 (as Llama does), or 2i with 2i + 1 where interleaved, by the angle whose
+ * cosine and sine stand at [position of the row][i].  What is beyond `turned` stays. */
+typedef struct attn_rotation {
+    int64_t heads, turned;
+    bool interleaved;
+    const float *cosine, *sine; /* [positions][turned/2]; read again by backward */
+    int64_t positions;
+} attn_rotation;
+
+/** positions[n] is the row of the table of x's row n; read again by backward.  One
+ * outside the table fails the tape and is named. */
+attn_tensor *attn_rotary(attn_tape *tape, attn_tensor *x, const int32_t *positions,
+                         const attn_rotation *rotation);
+
 /** y[n][·] = table[ids[n]][·]·scale.  An id outside the table fails the tape and names
  * the id, its place and the size.  ids is read again by backward. */
 attn_tensor *attn_embedding(attn_tape *tape, attn_tensor *table, const int32_t *ids,

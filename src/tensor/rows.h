@@ -17,6 +17,14 @@ struct attn_drop {
     float scale;       /* of those that stay; exactly 1 when none is dropped */
 };
 
+/* How the elements of a row are turned by rotary positions; see attn_rotary. */
+struct attn_turn {
+    size_t heads, width; /* of each head */
+    size_t turned;       /* elements of a head, the first; even */
+    bool interleaved;    /* pairs are neighbours, not turned/2 apart */
+    bool back;           /* by the negative angle */
+};
+
 /* What a row of the cross-entropy is told and tells; see attn_rows.cross_entropy. */
 struct attn_cross_entropy {
     size_t classes;
@@ -76,6 +84,27 @@ struct attn_rows {
     void (*norm_backward)(float *dx, float *gain_bias, const float *dy, const float *x,
                           const float *moments, const float *gain, size_t rows,
                           size_t columns, bool add);
+
+    /* y = x/√(mean of squares + epsilon)·gain of each row; inverse [rows] gets 1/√(…) */
+    void (*rms_norm)(float *y, float *inverse, const float *x, const float *gain,
+                     size_t rows, size_t columns, float epsilon);
+    /* dx (+)= the gradient through rms_norm, NULL for none; dgain [columns] += gain's */
+    void (*rms_norm_backward)(float *dx, float *dgain, const float *dy, const float *x,
+                              const float *inverse, const float *gain, size_t rows,
+                              size_t columns, bool add);
+
+    /* out = activation(gate) · up, in place of either */
+    void (*gate)(float *out, const float *gate, const float *up, size_t n,
+                 attn_activation activation);
+    /* dgate (+)= activation′(gate) · up · dy, then dy becomes activation(gate) · dy, the
+     * gradient of up; dgate NULL for none */
+    void (*gate_backward)(float *dgate, float *dy, const float *gate, const float *up,
+                          size_t n, attn_activation activation, bool add);
+
+    /* One row: the turned pairs of every head, by angles whose cosines and sines
+     * [turned/2] are given; the others are copied.  In place. */
+    void (*turn)(float *y, const float *x, const float *cosine, const float *sine,
+                 const struct attn_turn *turn);
 
     /* y[row] = bias */
     void (*fill)(float *y, const float *bias, size_t rows, size_t columns);

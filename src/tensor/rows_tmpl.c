@@ -2,10 +2,13 @@
  * with other flags and another ATTN_ROWS; the table is the only symbol that leaves the
  * object. */
 #include "tensor/rows_elements.h"
+#include "tensor/rows_gate.h"
 #include "tensor/rows_loss.h"
 #include "tensor/rows_norm.h"
 #include "tensor/rows_product.h"
 #include "tensor/rows_recurrent.h"
+#include "tensor/rows_rms.h"
+#include "tensor/rows_turn.h"
 
 const struct attn_rows ATTN_ROWS = {
     .isa = ATTN_ISA_NAME,
@@ -17,6 +20,11 @@ const struct attn_rows ATTN_ROWS = {
     .activate_backward = activate_backward,
     .norm = norm,
     .norm_backward = norm_backward,
+    .rms_norm = rms_norm,
+    .rms_norm_backward = rms_norm_backward,
+    .gate = gate_rows,
+    .gate_backward = gate_rows_backward,
+    .turn = turn,
     .fill = fill_rows,
     .sum = sum_rows,
     .dot = dot,

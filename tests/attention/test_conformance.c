@@ -303,7 +303,7 @@ static const char *onnx_reason(const json_t *entry)
 {
     const char *const type = json_string_value(json_object_get(entry, "op_type"));
     if (strcmp(type, "RotaryEmbedding") == 0)
-        return "rotary positions are not an operation of this library yet";
+        return "tested with the operations of Llama, in tests/tensor";
     if (strcmp(type, "Attention") != 0)
         return "not an operator of attention";
     size_t n;
