@@ -58,6 +58,19 @@ attn_memory attn_multihead_layer_memory(const attn_multihead_layer *layer,
                                         const attn_pass *pass, attn_tensor *x,
                                         attn_packing packing);
 
+/** Attention between what is projected already: query [tokens][heads·D]. */
+typedef struct attn_heads {
+    int64_t heads, key_heads; /* heads is a multiple of key_heads */
+    attn_part part;           /* told to the observer */
+    int64_t index;
+    bool causal; /* aligned at the bottom right */
+    float dropout;
+} attn_heads;
+
+attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
+                                attn_tensor *query, attn_packing packing,
+                                const attn_memory *memory);
+
 /** x attends to memory (for self-attention: memory made of x itself).  Causal is aligned
  * at the bottom right, so a memory with a longer past serves incremental decoding. */
 attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
@@ -78,6 +91,12 @@ attn_status attn_feed_forward_layer_add(attn_feed_forward_layer *layer,
 attn_tensor *attn_feed_forward_layer_forward(const attn_feed_forward_layer *layer,
                                              const attn_pass *pass, attn_tensor *x,
                                              float dropout);
+
+/** The position of each token, counted within its sequence from `first`, in memory of the
+ * tape; NULL after failing the tape where one is not below rows, or where the sequences
+ * are not the tokens. */
+int32_t *attn_positions(attn_tape *tape, attn_packing packing, int64_t tokens,
+                        int64_t rows, int64_t first);
 
 /** x + table[position + offset], positions counted within each sequence from `first`.
  * Fails the tape where a position passes the table. */

@@ -49,12 +49,12 @@ static bool statistics_allocate(attn_statistics *statistics, attn_tape *tape, si
     return attn_tape_status(tape) == ATTN_OK;
 }
 
-static void observe(const attn_multihead_layer *layer, const attn_pass *pass,
+static void observe(const attn_heads *heads, const attn_pass *pass,
                     const attn_shape *shape, const attn_tensors *tensors,
                     const attn_options *options)
 {
-    const attn_observation observation = {.part = layer->part,
-                                          .layer = layer->index,
+    const attn_observation observation = {.part = heads->part,
+                                          .layer = heads->index,
                                           .context = attn_tape_context(pass->tape),
                                           .shape = shape,
                                           .tensors = tensors,
@@ -65,7 +65,47 @@ static void observe(const attn_multihead_layer *layer, const attn_pass *pass,
         attn_tape_fail(pass->tape, status,
                        "attention of layer %lld: the observer "
                        "returned %s",
-                       (long long)layer->index, attn_status_name(status));
+                       (long long)heads->index, attn_status_name(status));
+}
+
+attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
+                                attn_tensor *query, attn_packing packing,
+                                const attn_memory *memory)
+{
+    attn_tape *const tape = pass->tape;
+    if (!query || !memory->key || !memory->value)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_heads_forward: no queries, or memory without keys or "
+                              "values, expected all three");
+    if (packing.sequences != memory->packing.sequences)
+        return attn_tape_fail(tape, ATTN_EINVAL,
+                              "attn_heads_forward: memory has %lld sequences, expected "
+                              "%lld, as many as there are of queries",
+                              (long long)memory->packing.sequences,
+                              (long long)packing.sequences);
+
+    const attn_shape head = {.D = query->extent[1] / heads->heads};
+    attn_packed_attention attention = {.H = heads->heads, .Hk = heads->key_heads};
+    attn_options_init(&attention.options, &head);
+    attention.options.causal = heads->causal;
+    attention.options.dropout = (double)heads->dropout;
+    attention.options.sequences = packing.sequences;
+    attention.options.query_starts = packing.starts;
+    attention.options.key_starts = memory->packing.starts;
+    const size_t rows = (size_t)(heads->heads * query->extent[0]);
+    if (pass->observer && !statistics_allocate(&attention.statistics, tape, rows))
+        return NULL;
+
+    attn_shape shape;
+    attn_tensors tensors;
+    attn_tensor *const y = attn_attend(tape, query, memory->key, memory->value,
+                                       &attention, &shape, &tensors);
+    if (y && pass->observer) {
+        if (!attn_tape_training(tape))
+            attention.options.dropout = 0.0;
+        observe(heads, pass, &shape, &tensors, &attention.options);
+    }
+    return y;
 }
 
 attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
@@ -73,39 +113,14 @@ attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
                                           attn_packing packing, const attn_memory *memory,
                                           bool causal, float dropout)
 {
-    attn_tape *const tape = pass->tape;
+    const attn_heads heads = {.heads = layer->heads,
+                              .key_heads = layer->heads,
+                              .part = layer->part,
+                              .index = layer->index,
+                              .causal = causal,
+                              .dropout = dropout};
     attn_tensor *const query = attn_linear_layer_forward(&layer->query, pass, x);
-    if (!query || !memory->key || !memory->value)
-        return attn_tape_fail(tape, ATTN_EINVAL,
-                              "attn_multihead_layer_forward: memory without keys or "
-                              "values, expected those of attn_multihead_layer_memory");
-    if (packing.sequences != memory->packing.sequences)
-        return attn_tape_fail(tape, ATTN_EINVAL,
-                              "attn_multihead_layer_forward: memory has %lld sequences, "
-                              "expected %lld, as many as x",
-                              (long long)memory->packing.sequences,
-                              (long long)packing.sequences);
-
-    const attn_shape head = {.D = layer->width / layer->heads};
-    attn_packed_attention attention = {.H = layer->heads, .Hk = layer->heads};
-    attn_options_init(&attention.options, &head);
-    attention.options.causal = causal;
-    attention.options.dropout = (double)dropout;
-    attention.options.sequences = packing.sequences;
-    attention.options.query_starts = packing.starts;
-    attention.options.key_starts = memory->packing.starts;
-    const size_t rows = (size_t)(layer->heads * query->extent[0]);
-    if (pass->observer && !statistics_allocate(&attention.statistics, tape, rows))
-        return NULL;
-
-    attn_shape shape;
-    attn_tensors tensors;
-    attn_tensor *const heads = attn_attend(tape, query, memory->key, memory->value,
-                                           &attention, &shape, &tensors);
-    if (heads && pass->observer) {
-        if (!attn_tape_training(tape))
-            attention.options.dropout = 0.0;
-        observe(layer, pass, &shape, &tensors, &attention.options);
-    }
-    return attn_linear_layer_forward(&layer->out, pass, heads);
+    attn_tensor *const attended =
+        attn_heads_forward(&heads, pass, query, packing, memory);
+    return attn_linear_layer_forward(&layer->out, pass, attended);
 }

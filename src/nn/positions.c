@@ -3,10 +3,17 @@
 #include <math.h>
 #include <string.h>
 
-/* The row of the table for each token, or NULL after the tape has failed. */
-static int32_t *position_ids(attn_tape *tape, attn_packing packing, int64_t tokens,
-                             int64_t rows, int64_t first)
+int32_t *attn_positions(attn_tape *tape, attn_packing packing, int64_t tokens,
+                        int64_t rows, int64_t first)
 {
+    if (packing.starts[0] != 0 || packing.starts[packing.sequences] != tokens) {
+        attn_tape_fail(tape, ATTN_EINVAL,
+                       "attn_positions: sequences are tokens %lld to %lld, "
+                       "expected 0 to %lld",
+                       (long long)packing.starts[0],
+                       (long long)packing.starts[packing.sequences], (long long)tokens);
+        return NULL;
+    }
     int32_t *const ids = attn_tape_allocate(tape, (size_t)tokens * sizeof *ids);
     if (!ids)
         return NULL;
@@ -14,7 +21,7 @@ static int32_t *position_ids(attn_tape *tape, attn_packing packing, int64_t toke
         const int64_t begin = packing.starts[s], end = packing.starts[s + 1];
         if (begin < 0 || end < begin || end > tokens) {
             attn_tape_fail(tape, ATTN_EINVAL,
-                           "attn_add_positions: sequence %lld is tokens %lld to %lld, "
+                           "attn_positions: sequence %lld is tokens %lld to %lld, "
                            "expected them in order within %lld",
                            (long long)s, (long long)begin, (long long)end,
                            (long long)tokens);
@@ -23,7 +30,7 @@ static int32_t *position_ids(attn_tape *tape, attn_packing packing, int64_t toke
         if (end > begin && (first < 0 || end - begin > rows - first)) {
             attn_tape_fail(
                 tape, ATTN_EINVAL,
-                "attn_add_positions: sequence %lld has %lld tokens from "
+                "attn_positions: sequence %lld has %lld tokens from "
                 "position %lld, expected the last to be less than %lld, the rows "
                 "of the table",
                 (long long)s, (long long)(end - begin), (long long)first,
@@ -45,15 +52,8 @@ attn_tensor *attn_add_positions(const attn_pass *pass, attn_tensor *x,
                               "attn_add_positions: %s is NULL, expected a tensor",
                               x ? "table" : "x");
     const int64_t tokens = x->extent[0];
-    if (packing.starts[0] != 0 || packing.starts[packing.sequences] != tokens)
-        return attn_tape_fail(tape, ATTN_EINVAL,
-                              "attn_add_positions: sequences are tokens %lld to %lld, "
-                              "expected 0 to %lld",
-                              (long long)packing.starts[0],
-                              (long long)packing.starts[packing.sequences],
-                              (long long)tokens);
     const int32_t *const ids =
-        position_ids(tape, packing, tokens, table->extent[0], first);
+        attn_positions(tape, packing, tokens, table->extent[0], first);
     if (!ids)
         return NULL;
     return attn_add(tape, x, attn_embedding(tape, table, ids, tokens, 1.0f));

@@ -268,7 +268,7 @@ static void a_position_beyond_the_table_is_named(void **state)
     assert_null(build_positions(tape, leaves, &first));
     assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
     assert_string_equal(attn_context_message(attn_tape_context(tape)),
-                        "attn_add_positions: sequence 0 has 3 tokens from position 2, "
+                        "attn_positions: sequence 0 has 3 tokens from position 2, "
                         "expected the last to be less than 4, the rows of the table");
     test_tape_destroy(tape);
 }
