@@ -1,0 +1,50 @@
+/* A causal language model in the layout of Hugging Face's LlamaForCausalLM (Touvron et
+ * al. 2023): RMSNorm before each sub-layer, rotary positions in halves, grouped key
+ * heads, SwiGLU, no biases.  Parameters have the names and shapes of its files, and the
+ * logits are those of `transformers`.
+ *
+ * Texts are packed (see nn/layers.h). */
+#ifndef ATTN_MODEL_LANGUAGE_H
+#define ATTN_MODEL_LANGUAGE_H
+
+#include "base/error.h"
+#include "nn/layers.h"
+
+typedef struct attn_language_config {
+    int64_t vocabulary, width, layers;
+    int64_t heads, key_heads; /* heads divides width and is a multiple of key_heads */
+    int64_t inner;            /* of the feed-forward layers */
+    int64_t max_positions;    /* longest text in tokens */
+    double rotary_base;       /* "rope_theta", 10000 in Llama 2 */
+    float epsilon;            /* of the norms */
+    float dropout; /* of embeddings, and of what joins the residual stream; not Llama's */
+    float attention_dropout;
+    bool untied; /* the projection is lm_head.weight and not the embedding */
+} attn_language_config;
+
+typedef struct attn_language attn_language;
+
+/** New, with initialised parameters.
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range, a head of an odd
+ *         width, max_positions × a head's width above 2^24, a dropout outside [0, 1). */
+ATTN_CHECKED attn_status attn_language_create(attn_language **language,
+                                              const attn_language_config *config,
+                                              uint64_t seed, attn_error *error);
+void attn_language_destroy(attn_language *language);
+const attn_language_config *attn_language_config_of(const attn_language *language);
+/** Its parameters: training changes their values. */
+attn_parameters *attn_language_parameters(attn_language *language);
+
+/** Hidden states after the last norm, [tokens][width]. */
+attn_tensor *attn_language_hidden(const attn_language *language, const attn_pass *pass,
+                                  const int32_t *ids, attn_packing packing);
+/** [tokens][vocabulary] */
+attn_tensor *attn_language_logits(const attn_language *language, const attn_pass *pass,
+                                  const int32_t *ids, attn_packing packing);
+/** Sum over the tokens of the cross-entropy of what follows each, targets[n] (below 0:
+ * not counted), divided by divisor; see attn_linear_cross_entropy. */
+attn_tensor *attn_language_loss(const attn_language *language, const attn_pass *pass,
+                                const int32_t *ids, const int32_t *targets,
+                                attn_packing packing, double divisor, double *plain);
+
+#endif
