@@ -20,13 +20,17 @@ struct attn_shard {
 
 struct work {
     attn_shards *shards;
-    const attn_translator *translator;
-    const attn_parameters *parameters;
-    const struct attn_observer *observer;
+    const attn_shard_task *task;
     bool training;
+    uint64_t seed;
+};
+
+/* The loss of a shard of sentence pairs. */
+struct pairs_task {
+    attn_shards *shards;
+    const attn_translator *translator;
     float smoothing;
     double divisor;
-    uint64_t seed;
 };
 
 static attn_status out_of_memory(attn_error *error)
@@ -174,41 +178,35 @@ static attn_status deal(attn_shards *shards, const attn_pairs *pairs, const size
 static void run_shard(void *argument, size_t index)
 {
     const struct work *const work = argument;
+    const attn_shard_task *const task = work->task;
     struct attn_shard *const shard = &work->shards->list[index];
     float *const gradients = work->training ? work->shards->gradients[index] : NULL;
     if (gradients)
         memset(gradients, 0, work->shards->floats * sizeof *gradients);
     shard->smoothed = shard->plain = 0.0;
-    shard->status = ATTN_OK;
-    if (shard->batch.sentences == 0)
-        return;
     attn_tape_begin(shard->tape, work->training, attn_mix(work->seed, index));
     const attn_pass pass = {
         .tape = shard->tape,
-        .parameters = work->parameters,
+        .parameters = task->parameters,
         .gradients = gradients,
-        .observer = work->observer,
+        .observer = task->observer,
     };
-    attn_tensor *const loss =
-        attn_translator_loss(work->translator, &pass, &shard->batch, work->smoothing,
-                             work->divisor, &shard->plain);
+    attn_tensor *const loss = task->loss(task->user, &pass, index, &shard->plain);
     shard->status = attn_tape_status(shard->tape);
-    if (shard->status != ATTN_OK)
+    if (shard->status != ATTN_OK || !loss)
         return;
-    shard->smoothed = (double)loss->data[0] * work->divisor;
+    shard->smoothed = (double)loss->data[0];
     if (work->training)
         shard->status = attn_tape_backward(shard->tape, loss, 1.0f);
 }
 
-static attn_status run(struct work *work, const attn_pairs *pairs, const size_t *list,
-                       size_t count, attn_batch_loss *loss, attn_error *error)
+attn_status attn_shards_run(attn_shards *shards, const attn_shard_task *task,
+                            bool training, uint64_t seed, attn_batch_loss *loss,
+                            attn_error *error)
 {
-    attn_shards *const shards = work->shards;
-    int64_t tokens;
-    ATTN_TRY(deal(shards, pairs, list, count, &tokens, error));
-    work->divisor = (double)tokens;
-    pthreadpool_parallelize_1d(shards->pool, run_shard, work, shards->count, 0);
-    *loss = (attn_batch_loss){.tokens = tokens};
+    struct work work = {shards, task, training, seed};
+    pthreadpool_parallelize_1d(shards->pool, run_shard, &work, shards->count, 0);
+    *loss = (attn_batch_loss){0};
     for (size_t s = 0; s < shards->count; s++) {
         const struct attn_shard *const shard = &shards->list[s];
         if (shard->status != ATTN_OK)
@@ -219,20 +217,41 @@ static attn_status run(struct work *work, const attn_pairs *pairs, const size_t 
     return ATTN_OK;
 }
 
+static attn_tensor *pairs_loss(void *user, const attn_pass *pass, size_t index,
+                               double *plain)
+{
+    const struct pairs_task *const pairs = user;
+    const attn_pair_batch *const batch = &pairs->shards->list[index].batch;
+    if (batch->sentences == 0)
+        return NULL;
+    return attn_translator_loss(pairs->translator, pass, batch, pairs->smoothing,
+                                pairs->divisor, plain);
+}
+
+static attn_status run_pairs(struct pairs_task *pairs, attn_shard_task *task,
+                             int64_t tokens, bool training, uint64_t seed,
+                             attn_batch_loss *loss, attn_error *error)
+{
+    pairs->divisor = (double)tokens;
+    task->loss = pairs_loss;
+    task->user = pairs;
+    ATTN_TRY(attn_shards_run(pairs->shards, task, training, seed, loss, error));
+    loss->smoothed *= pairs->divisor;
+    loss->tokens = tokens;
+    return ATTN_OK;
+}
+
 attn_status attn_shards_train(attn_shards *shards, const attn_translator *translator,
                               const attn_parameters *parameters, const attn_pairs *pairs,
                               const size_t *list, size_t count, double smoothing,
                               uint64_t seed, attn_batch_loss *loss, attn_error *error)
 {
-    struct work work = {
-        .shards = shards,
-        .translator = translator,
-        .parameters = parameters,
-        .training = true,
-        .smoothing = (float)smoothing,
-        .seed = seed,
-    };
-    return run(&work, pairs, list, count, loss, error);
+    struct pairs_task of_pairs = {
+        .shards = shards, .translator = translator, .smoothing = (float)smoothing};
+    attn_shard_task task = {.parameters = parameters};
+    int64_t tokens;
+    ATTN_TRY(deal(shards, pairs, list, count, &tokens, error));
+    return run_pairs(&of_pairs, &task, tokens, true, seed, loss, error);
 }
 
 attn_status attn_shards_measure(attn_shards *shards, const attn_translator *translator,
@@ -241,12 +260,9 @@ attn_status attn_shards_measure(attn_shards *shards, const attn_translator *tran
                                 const struct attn_observer *observer,
                                 attn_batch_loss *loss, attn_error *error)
 {
-    struct work work = {
-        .shards = shards,
-        .translator = translator,
-        .parameters = parameters,
-        .observer = observer,
-        .training = false,
-    };
-    return run(&work, pairs, list, count, loss, error);
+    struct pairs_task of_pairs = {.shards = shards, .translator = translator};
+    attn_shard_task task = {.parameters = parameters, .observer = observer};
+    int64_t tokens;
+    ATTN_TRY(deal(shards, pairs, list, count, &tokens, error));
+    return run_pairs(&of_pairs, &task, tokens, false, 0, loss, error);
 }

@@ -30,6 +30,23 @@ ATTN_CHECKED attn_status attn_shards_create(attn_shards *shards, size_t count,
                                             attn_error *error);
 void attn_shards_free(attn_shards *shards);
 
+/** What each shard computes.  loss records on pass->tape what the shard has to do and
+ * returns it, one element: the shard's part of a sum that is divided already.  It returns
+ * NULL where there is nothing to do, or after the tape has failed; *plain is 0 before. */
+typedef struct attn_shard_task {
+    const attn_parameters *parameters;
+    const struct attn_observer *observer; /* or NULL */
+    attn_tensor *(*loss)(void *user, const attn_pass *pass, size_t shard, double *plain);
+    void *user;
+} attn_shard_task;
+
+/** Runs the task on every shard, in training with backward, its gradient left in
+ * gradients, which are overwritten.  *loss gets the sums of what the shards returned and
+ * put into *plain; its tokens are 0. */
+ATTN_CHECKED attn_status attn_shards_run(attn_shards *shards, const attn_shard_task *task,
+                                         bool training, uint64_t seed,
+                                         attn_batch_loss *loss, attn_error *error);
+
 /** Loss of the pairs list[0] to list[count − 1], and its gradient, which is left, summed
  * over the batch's tokens and divided by their number, in gradients; each is overwritten.
  * @param seed  of dropout. */
