@@ -104,6 +104,12 @@ static bool values_are_finite(struct group *group, int64_t first, int64_t end)
     return group->values_finite;
 }
 
+static bool hides_keys(const struct attn_block *block)
+{
+    return block->keep || block->bias.x || block->full_begin > 0 ||
+           block->full_end < block->keys;
+}
+
 /* Shows the panel keys [first, end), less those that none of its queries sees. */
 static void attend(struct group *group, size_t p, const struct attn_forward *forward,
                    const struct attn_sweep *sweep, int64_t first, int64_t end)
@@ -112,8 +118,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, first, end))
         return;
-    if (group->block.keep || group->block.bias.x)
-        group->block.careful = !values_are_finite(group, first, end);
+    group->block.careful =
+        hides_keys(&group->block) && !values_are_finite(group, first, end);
     kernels->score(group->scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, group->scores,

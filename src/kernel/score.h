@@ -10,6 +10,7 @@
 #include "kernel/element.h"
 #include "kernel/exp.h"
 #include "kernel/product.h"
+#include "kernel/segment.h"
 
 /* tanh x, to 2 ulp: near 0 an odd polynomial (Cephes, Moshier), where 1 − 2/(e^2x + 1)
  * would cancel. */
@@ -38,12 +39,11 @@ static void cap_scores(float *scores, size_t floats, float softcap)
         vf_store(scores + n, cap * vf_tanh(vf_load(scores + n) * inverse));
 }
 
-/* Position of each lane of vector v less the block's first key. */
-INLINE vf first_distance(const struct attn_panel *panel, const struct attn_block *block,
-                         size_t v)
+/* Position of each lane of vector v less that of a key. */
+INLINE vf distance_to(int64_t key, const struct attn_panel *panel, size_t v)
 {
     const int64_t lane = (int64_t)(v * VF_LANES);
-    return vf_iota() + (float)(panel->position + lane - block->first_key);
+    return vf_iota() + (float)(panel->position + lane - key);
 }
 
 static void lean_scores(float *scores, const struct attn_panel *panel,
@@ -53,7 +53,7 @@ static void lean_scores(float *scores, const struct attn_panel *panel,
     const vf slope = vf_set1(-block->alibi_slope);
     for (size_t v = 0; v < panel->vectors; v++) {
         float *score = scores + v * VF_LANES;
-        vf distance = first_distance(panel, block, v);
+        vf distance = distance_to(block->first_key, panel, v);
         for (size_t key = 0; key < block->keys; key++) {
             vf_store(score, vf_fma(slope, vf_abs(distance), vf_load(score)));
             distance -= 1.0f;
@@ -75,7 +75,8 @@ static void hide_unseen(float *scores, const struct attn_panel *panel,
     }
 }
 
-/* Softcap and what comes after it; scores are plain products. */
+/* Softcap and what comes after it; scores are plain products, and anything where no lane
+ * of a vector looks. */
 static void bend_scores(float *scores, const struct attn_panel *panel,
                         const struct attn_block *block)
 {
@@ -95,26 +96,26 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
 static void multiply_scores(float *scores, const struct attn_panel *panel,
                             const struct attn_block *block)
 {
+    const size_t width = panel->vectors * VF_LANES;
+    const bool elements = block->keep || block->bias.x;
     struct product p = {
-        .out = scores,
-        .left = block->key,
         .row_stride = block->key_stride,
         .step_stride = block->key_element_stride,
         .right = panel->query,
-        .rows = block->keys,
+        .width = width,
         .end = panel->D,
     };
-    if (!block->keep && !block->bias.x) {
-        product(&p, panel->vectors, false, MASK_NONE);
-        return;
-    }
-    for (size_t key = 0; key < block->keys; key += FETCH_KEYS) {
-        const size_t left = block->keys - key;
-        p.rows = left < FETCH_KEYS ? left : FETCH_KEYS;
-        fetch_elements(panel, block, key, p.rows);
-        product(&p, panel->vectors, false, MASK_NONE);
-        p.out += FETCH_KEYS * panel->vectors * VF_LANES;
-        p.left += FETCH_KEYS * block->key_stride;
+    for (size_t key = 0; key < block->keys; key += p.rows) {
+        const struct segment segment = segment_from(block, panel->vectors, key);
+        p.out = scores + key * width;
+        p.left = block->key + (ptrdiff_t)key * block->key_stride;
+        p.first_vector = segment.first_vector;
+        p.rows = segment.end - key;
+        if (elements && p.rows > FETCH_KEYS)
+            p.rows = FETCH_KEYS;
+        if (elements)
+            fetch_elements(panel, block, key, p.rows);
+        product(&p, segment.vectors, false, MASK_NONE);
     }
 }
 
