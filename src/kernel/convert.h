@@ -67,13 +67,27 @@ INLINE size_t whole_vectors(size_t size)
     return (size + VF_LANES - 1) / VF_LANES * VF_LANES;
 }
 
-INLINE void widen_rows(float *to, const struct attn_matrix *from, const attn_type type)
+INLINE void widen_rows(float *to, const struct attn_matrix *rows, const attn_type type)
 {
-    for (size_t row = 0; row < from->rows; row++)
-        for (size_t n = 0; n < from->size; n += VF_LANES) {
-            vf_store(to, load_elements(from, row, n, type));
+    /* A copy, which no store can change: its members stay in registers. */
+    const struct attn_matrix from = *rows;
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
+    for (size_t row = 0; row < from.rows; row++) {
+        const char *x = (const char *)from.x + (ptrdiff_t)row * from.row_stride * bytes;
+        size_t n = 0;
+        if (from.element_stride == 1) {
+#pragma GCC unroll 4
+            for (; n + VF_LANES <= from.size; n += VF_LANES) {
+                vf_store(to, vf_load_as(x, type));
+                x += (ptrdiff_t)VF_LANES * bytes;
+                to += VF_LANES;
+            }
+        }
+        for (; n < from.size; n += VF_LANES) {
+            vf_store(to, load_elements(&from, row, n, type));
             to += VF_LANES;
         }
+    }
 }
 
 static void widen(float *to, const struct attn_matrix *from)
