@@ -8,70 +8,7 @@
  * kept.  This file checks and plans; who does what is for backward_units.c, and a group
  * of queries is the work of backward_group.c. */
 #include "attention/backward_units.h"
-
-/* ---- Checks ---------------------------------------------------------------------------
- */
-
-/* No two elements may share an address, which a stride of 0 is the usual way to break.
- * Those of `like`, where it is given, decide instead. */
-static attn_status check_gradient(attn_context *context, const char *function,
-                                  const char *name, const attn_output *gradient,
-                                  const int64_t extent[4], const attn_input *like)
-{
-    if (!gradient->data)
-        return ATTN_OK;
-    ATTN_TRY(attn_check_type(context, function, name, gradient->type));
-    ATTN_TRY(attn_check_strides(context, function, name, gradient->stride, extent));
-    const bool has_elements =
-        extent[0] > 0 && extent[1] > 0 && extent[2] > 0 && extent[3] > 0;
-    for (int axis = 0; axis < 4 && has_elements; axis++) {
-        const bool is_shared = gradient->stride[axis] == 0;
-        const bool may_be_shared = like && like->stride[axis] == 0;
-        if (extent[axis] > 1 && is_shared != may_be_shared)
-            return attn_context_fail(context, ATTN_EINVAL,
-                                     "%s: %s.stride[%d] is %lld, expected %s", function,
-                                     name, axis, (long long)gradient->stride[axis],
-                                     may_be_shared ? "0, as in options.bias" : "not 0");
-    }
-    return ATTN_OK;
-}
-
-static attn_status check_gradients(attn_context *context, const char *function,
-                                   const attn_shape *s, const attn_options *options,
-                                   const attn_gradients *g)
-{
-    const int64_t query[] = {s->B, s->H, s->Lq, s->D};
-    const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
-    const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
-    const int64_t output[] = {s->B, s->H, s->Lq, s->Dv};
-    const int64_t pairs[] = {s->B, s->H, s->Lq, s->Lk};
-    if (!g->output.data && s->B > 0 && s->H > 0 && s->Lq > 0)
-        return attn_context_fail(context, ATTN_EINVAL,
-                                 "%s: gradients.output is NULL, expected data", function);
-    if (g->output.data) {
-        ATTN_TRY(attn_check_type(context, function, "gradients.output", g->output.type));
-        ATTN_TRY(attn_check_strides(context, function, "gradients.output",
-                                    g->output.stride, output));
-    }
-    ATTN_TRY(
-        check_gradient(context, function, "gradients.query", &g->query, query, NULL));
-    ATTN_TRY(check_gradient(context, function, "gradients.key", &g->key, key, NULL));
-    ATTN_TRY(
-        check_gradient(context, function, "gradients.value", &g->value, value, NULL));
-    ATTN_TRY(check_gradient(context, function, "gradients.bias", &g->bias, pairs,
-                            &options->bias));
-    if (g->bias.data && !options->bias.data)
-        return attn_context_fail(context, ATTN_EINVAL,
-                                 "%s: gradients.bias is given without options.bias, "
-                                 "expected both or gradients.bias NULL",
-                                 function);
-    if (g->sinks && !options->sinks)
-        return attn_context_fail(context, ATTN_EINVAL,
-                                 "%s: gradients.sinks is given without options.sinks, "
-                                 "expected both or gradients.sinks NULL",
-                                 function);
-    return ATTN_OK;
-}
+#include "attention/gradients.h"
 
 /* ---- Plan -----------------------------------------------------------------------------
  */
@@ -116,7 +53,7 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
                                options,
                                ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT | ATTN_NEEDS_LSE));
     ATTN_TRY(attn_check_given(context, function, "gradients", gradients));
-    ATTN_TRY(check_gradients(context, function, shape, options, gradients));
+    ATTN_TRY(attn_check_gradients(context, function, shape, options, gradients));
     const size_t width = context->kernels->panel_vectors * lanes;
     backward->panels = width < ATTN_BACKWARD_LANES ? ATTN_BACKWARD_LANES / width : 1;
     backward->lanes = backward->panels * width;
@@ -157,19 +94,6 @@ attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
 /* ---- Work -----------------------------------------------------------------------------
  */
 
-/* Once along an axis with a stride of 0, even if nothing lies along it: a sum of nothing
- * is 0. */
-static void clear(const attn_output *x, int64_t B, int64_t heads, int64_t rows,
-                  int64_t size)
-{
-    int64_t extent[4] = {B, heads, rows, size};
-    for (int axis = 0; axis < 4; axis++)
-        extent[axis] = x->stride[axis] == 0 ? 1 : extent[axis];
-    for (int64_t b = 0; b < extent[0] && x->data; b++)
-        for (int64_t h = 0; h < extent[1]; h++)
-            attn_clear_rows(x, b, h, 0, extent[2], extent[3]);
-}
-
 /* The bias gradient from its sums. */
 static void round_bias(const struct attn_backward *backward, const attn_shape *shape)
 {
@@ -195,17 +119,6 @@ static void round_bias(const struct attn_backward *backward, const attn_shape *s
         }
 }
 
-/* Without queries every gradient that has elements is 0. */
-static void clear_all(const attn_shape *shape, const attn_gradients *gradients)
-{
-    clear(&gradients->query, shape->B, shape->H, shape->Lq, shape->D);
-    clear(&gradients->key, shape->B, shape->Hk, shape->Lk, shape->D);
-    clear(&gradients->value, shape->B, shape->Hk, shape->Lk, shape->Dv);
-    clear(&gradients->bias, shape->B, shape->H, shape->Lq, shape->Lk);
-    for (int64_t h = 0; h < shape->H && gradients->sinks; h++)
-        gradients->sinks[h] = 0.0f;
-}
-
 attn_status attn_backward(attn_context *context, const attn_shape *shape,
                           const attn_tensors *tensors, const attn_options *options,
                           const attn_gradients *gradients)
@@ -215,7 +128,7 @@ attn_status attn_backward(attn_context *context, const attn_shape *shape,
     ATTN_TRY(
         backward_init(&backward, context, function, shape, tensors, options, gradients));
     if (backward.problem.empty) {
-        clear_all(shape, gradients);
+        attn_clear_gradients(shape, gradients);
         return ATTN_OK;
     }
     struct attn_backward_layout layout = {0};
@@ -225,7 +138,7 @@ attn_status attn_backward(attn_context *context, const attn_shape *shape,
 
     if (backward.bias_floats > 0)
         backward.bias.data = (char *)memory + layout.bytes - layout.bias_bytes;
-    clear(&backward.bias, shape->B, shape->H, shape->Lq, shape->Lk);
+    attn_clear_tensor(&backward.bias, shape->B, shape->H, shape->Lq, shape->Lk);
     attn_backward_run(context, &backward, &layout, memory);
     if (backward.bias_floats > 0)
         round_bias(&backward, shape);
