@@ -1,0 +1,10 @@
+/* attn_parallel_for on pthreadpool, which the attn command uses too: Python cannot put
+ * the arguments in another order. */
+#include <attn/attention.h>
+#include <pthreadpool.h>
+
+void run_on_pool(void *pool, size_t count, void (*task)(void *argument, size_t index),
+                 void *argument)
+{
+    pthreadpool_parallelize_1d(pool, task, argument, count, 0);
+}
