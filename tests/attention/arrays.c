@@ -1,4 +1,5 @@
 #include "arrays.h"
+#include "attention/reference.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,6 +72,8 @@ static double element(const unsigned char *at, const char *kind)
     double d;
     int64_t i;
     switch (kind[1] * 16 + kind[2] - '0') {
+    case 'f' * 16 + 2:
+        return attn_reference_load(at, ATTN_F16, 0);
     case 'f' * 16 + 4:
         memcpy(&f, at, sizeof f);
         return (double)f;
@@ -83,7 +86,7 @@ static double element(const unsigned char *at, const char *kind)
     case 'b' * 16 + 1:
         return *at != 0;
     default:
-        fail_msg("npy elements of type %.3s, expected f4, f8, i8 or b1", kind);
+        fail_msg("npy elements of type %.3s, expected f2, f4, f8, i8 or b1", kind);
         return 0.0;
     }
 }

@@ -7,6 +7,7 @@
  * shorter than the keys hides those beyond it; causal is at the bottom right only where a
  * cache gives the offset; qk_matmul_output is asked of attn_weights. */
 #include "arrays.h"
+#include "attention/reference.h"
 #include "problems.h"
 #include <math.h>
 #include <setjmp.h>
@@ -56,7 +57,7 @@ enum { Y, PRESENT_KEY, PRESENT_VALUE, SCORES };
 struct onnx_case {
     const char *name;
     struct array in[INPUTS], out[OUTPUTS];
-    bool mask_is_bool;
+    bool mask_is_bool, is_half;
     int64_t query_heads, key_heads; /* of three axes */
     double scale, softcap, relative, absolute;
     bool causal;
@@ -103,6 +104,9 @@ static struct onnx_case onnx_load(const json_t *entry, const char *folder)
     load_arrays(c.out, OUTPUTS, json_object_get(entry, "outputs"), of_case);
     const json_t *const mask = json_array_get(inputs, MASK);
     const char *const type = json_string_value(json_object_get(mask, "dtype"));
+    const char *const of_query =
+        json_string_value(json_object_get(json_array_get(inputs, Q), "dtype"));
+    c.is_half = strcmp(of_query, "float16") == 0;
     c.mask_is_bool = type && strcmp(type, "bool") == 0;
     free(of_case);
     return c;
@@ -223,6 +227,34 @@ static void check_weights(attn_context *context, const struct onnx_case *c,
     free(weights);
 }
 
+/* Makes binary16 of the floats, in place; the array holds no other numbers. */
+static void halve(attn_input *input, size_t count)
+{
+    float *const x = (float *)input->data;
+    for (size_t n = 0; n < count; n++)
+        attn_reference_store(x, ATTN_F16, (int64_t)n, (double)x[n]);
+    input->type = ATTN_F16;
+}
+
+/* And floats of binary16. */
+static void double_up(float *x, size_t count)
+{
+    for (size_t n = count; n-- > 0;)
+        x[n] = (float)attn_reference_load(x, ATTN_F16, (int64_t)n);
+}
+
+/* The tensors and the bias as the case stores them. */
+static void halve_all(attn_tensors *tensors, attn_options *options, const attn_shape *s,
+                      size_t bias)
+{
+    halve(&tensors->query, (size_t)(s->B * s->H * s->Lq * s->D));
+    halve(&tensors->key, (size_t)(s->B * s->Hk * s->Lk * s->D));
+    halve(&tensors->value, (size_t)(s->B * s->Hk * s->Lk * s->Dv));
+    tensors->output.type = ATTN_F16;
+    if (options->bias.data)
+        halve(&options->bias, bias);
+}
+
 /* All but masks and lengths. */
 static attn_options onnx_options(const struct onnx_case *c, const attn_shape *shape)
 {
@@ -262,12 +294,12 @@ static void run_onnx(attn_context *context, const struct onnx_case *c)
         lengths[b] = (int64_t)c->in[LENGTHS].x[b];
     options.key_lengths = c->in[LENGTHS].x ? lengths : NULL;
     float *const mask = expand_mask(c, &shape, &options);
+    const size_t mask_rows =
+        mask ? c->in[MASK].count / (size_t)c->in[MASK].extent[c->in[MASK].rank - 1] : 0;
+    const size_t mask_count = mask_rows * (size_t)shape.Lk;
     uint8_t *keep = NULL;
     if (mask && c->mask_is_bool)
-        keep =
-            keep_of_bias(&options, c->in[MASK].count /
-                                       (size_t)c->in[MASK].extent[c->in[MASK].rank - 1] *
-                                       (size_t)shape.Lk);
+        keep = keep_of_bias(&options, mask_count);
 
     /* The output lies as the queries do. */
     struct view to = {
@@ -286,7 +318,14 @@ static void run_onnx(attn_context *context, const struct onnx_case *c)
     memcpy(tensors.key.stride, key_view.stride, sizeof to.stride);
     memcpy(tensors.value.stride, value_view.stride, sizeof to.stride);
     memcpy(tensors.output.stride, to.stride, sizeof to.stride);
+    if (c->is_half)
+        halve_all(&tensors, &options, &shape, mask_count);
     run_forward(context, &shape, &tensors, &options, c->name);
+    if (c->is_half) {
+        double_up(output, c->out[Y].count);
+        double_up(key, (size_t)(shape.B * shape.Hk * shape.Lk * shape.D));
+        double_up(value, (size_t)(shape.B * shape.Hk * shape.Lk * shape.Dv));
+    }
     assert_floats_near(output, &c->out[Y], c->relative, c->absolute, c->name, "output");
     if (c->out[PRESENT_KEY].x)
         assert_floats_near(key, &c->out[PRESENT_KEY], 0.0, 0.0, c->name, "key");
@@ -311,9 +350,9 @@ static const char *onnx_reason(const json_t *entry)
     json_array_foreach(json_object_get(entry, "inputs"), n, input)
     {
         const char *const of = json_string_value(json_object_get(input, "dtype"));
-        if (of && strcmp(of, "float") != 0 && strcmp(of, "bool") != 0 &&
-            strcmp(of, "int64") != 0)
-            return "storage of 16 bits is not read yet";
+        if (of && strcmp(of, "float") != 0 && strcmp(of, "float16") != 0 &&
+            strcmp(of, "bool") != 0 && strcmp(of, "int64") != 0)
+            return "not a type of attention";
     }
     return NULL;
 }
