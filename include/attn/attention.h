@@ -2,8 +2,9 @@
  *
  *     O = softmax(softcap(Q Kᵀ·scale) + bias, over the visible keys) V
  *
- * forward, backward, and a look inside: where every query looked, in the same pass.
- * Memory grows with the sequence and never with its square.
+ * or with additive scores instead of products: forward, backward, and a look inside:
+ * where every query looked, in the same pass.  Memory grows with the sequence and never
+ * with its square.
  *
  * Read in this order: status, context, shapes and tensors, options (what is visible and
  * how scores are bent), forward, statistics, backward, weights, plan.
@@ -165,14 +166,25 @@ typedef enum attn_alignment {
     ATTN_ALIGN_OFFSET        /* query_offset: the number of cached keys, say */
 } attn_alignment;
 
+/** What a score is, before all that options do to it. */
+typedef enum attn_score {
+    ATTN_SCORE_DOT,     /* scale · query·key: Vaswani et al. 2017, section 3.2.1 */
+    ATTN_SCORE_ADDITIVE /* scale · Σ_d v[d]·tanh(query[d] + key[d]): Bahdanau et al. 2014,
+                         * appendix A.1.2.  query is their W s and key their U h, already
+                         * projected; a bias belongs to either projection */
+} attn_score;
+
 /**
  * Scores go, in this order, through: scale → softcap → bias and ALiBi → visibility →
  * softmax over the visible keys and the sink → dropout.  A key is visible when every rule
  * given says so.
  */
 typedef struct attn_options {
-    float scale;   /* finite; 0 and negative mean what they say */
-    float softcap; /* c > 0 turns a score s into c·tanh(s/c); 0 leaves it */
+    attn_score score;
+    const float *additive; /* v of each head, [H][D] and contiguous, with
+                            * ATTN_SCORE_ADDITIVE; else NULL */
+    float scale;           /* finite; 0 and negative mean what they say */
+    float softcap;         /* c > 0 turns a score s into c·tanh(s/c); 0 leaves it */
 
     attn_alignment alignment;
     int64_t query_offset; /* with ATTN_ALIGN_OFFSET */
@@ -209,6 +221,11 @@ typedef struct attn_options {
 /** scale 1/√D, every key visible, nothing added.  Plain dot-product attention is scale 1.
  */
 ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
+
+/** The same for additive attention: scale 1, and v of each head, which stays the
+ * caller's. */
+ATTN_API void attn_options_init_additive(attn_options *options, const attn_shape *shape,
+                                         const float *additive);
 
 /* ---- 5. Forward and statistics ------------------------------------------------------
  */
@@ -273,8 +290,11 @@ typedef struct attn_tensors {
  * (absolute up to 1, relative beyond).  That is of the numbers that 16-bit inputs hold;
  * an output of 16 bits is then rounded, and has the bits of the fp32 one rounded.
  *
- * Formula: Vaswani et al. 2017, section 3.2.1; one pass over the keys with a running
- * maximum: Milakov and Gimelshein 2018, algorithm 3.
+ * Additive scores take no tanh for a pair of query and key, but each term v[d]·tanh is
+ * within 3e-7·|v[d]|.  Those above are bounds for |scale|·Σ|v[d]| ≤ 30 then.
+ *
+ * Formula: Vaswani et al. 2017, section 3.2.1, and see attn_score; one pass over the keys
+ * with a running maximum: Milakov and Gimelshein 2018, algorithm 3.
  *
  * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM; outputs are untouched unless ATTN_OK.
  */
@@ -297,6 +317,8 @@ typedef struct attn_gradients {
                         * order, and must be 0 exactly where options->bias has it.  In 16
                         * bits it takes fp32 scratch of its own size, for the sums */
     float *sinks;      /* [H] */
+    float *additive;   /* [H][D], of options->additive: summed over all pairs of the head,
+                        * in a fixed order */
 } attn_gradients;
 
 /**
@@ -314,6 +336,8 @@ typedef struct attn_gradients {
  * with g the largest |gradient of the output| over 1 − dropout, and G = g·√Dv times the
  * largest |value|, that of value 4e-6·g·√N; query 4e-6·|scale|·G times the largest |key|;
  * key 4e-6·|scale|·G·√N times the largest |query|; bias and sinks 4e-6·G·√(pairs summed).
+ * With additive scores, of |v| at most V: query 4e-6·|scale|·G·V, key √N of that, and
+ * additive 4e-6·|scale|·G·√(queries of the head).
  * Gradients of 16 bits are then rounded.  An output of 16 bits was rounded before: what
  * that took from g·o, at most 2⁻⁹ (binary16: 2⁻¹²) of Σ|g·o|, goes into the gradients of
  * all but value, times |scale| and the mean key that the query saw, or the weighted sum

@@ -4,6 +4,8 @@
  *     dP = dO Vᵀ ∘ dropout        dS = P ∘ (dP − rowsum(dO ∘ O))
  *     dQ = scale · dS K           dK = scale · dSᵀ Q
  *
+ * (additive scores: backward_additive.h has what stands for the last line)
+ *
  * in one sweep: scores are computed again, block by block, and nothing of size Lq · Lk is
  * kept.  This file checks and plans; who does what is for backward_units.c, and a group
  * of queries is the work of backward_group.c. */
@@ -68,6 +70,15 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     return ATTN_OK;
 }
 
+static const char *path_of(const struct attn_kernels *kernels,
+                           const attn_options *options,
+                           const struct attn_backward_layout *layout)
+{
+    if (options->additive)
+        return layout->in_turns ? kernels->additive_in_turns : kernels->additive_by_heads;
+    return layout->in_turns ? kernels->in_turns : kernels->by_heads;
+}
+
 attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
                                const attn_tensors *tensors, const attn_options *options,
                                const attn_gradients *gradients, attn_plan *plan)
@@ -82,8 +93,7 @@ attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
         ATTN_TRY(attn_backward_lay_out(&layout, context, function, &backward));
     *plan = (attn_plan){
         .path = backward.problem.empty ? "nothing"
-                : layout.in_turns      ? context->kernels->in_turns
-                                       : context->kernels->by_heads,
+                                       : path_of(context->kernels, options, &layout),
         .scratch_bytes = layout.bytes,
         .visible_pairs =
             backward.problem.empty ? 0.0 : attn_problem_visible_pairs(&backward.problem),

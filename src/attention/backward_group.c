@@ -31,12 +31,13 @@ static size_t lay_out(struct attn_backward_group *group,
     const size_t D = (size_t)shape->D, Dv = (size_t)shape->Dv;
     const size_t width = backward->kernels->panel_vectors * backward->kernels->lanes;
     const size_t matrix = ATTN_BLOCK_KEYS * backward->lanes;
+    const size_t query = attn_query_floats(&backward->problem, backward->kernels);
     size_t floats = 0;
     for (size_t p = 0; p < backward->panels; p++) {
         struct attn_backward_panel *const panel = &group->panels[p];
         panel->forward.D = D;
         panel->forward.Dv = Dv;
-        panel->forward.query = take(&scratch, &floats, D * width);
+        panel->forward.query = take(&scratch, &floats, query);
         panel->output_gradient = take(&scratch, &floats, Dv * width);
         if (backward->gradients->query.data)
             panel->query_gradient = take(&scratch, &floats, D * width);
@@ -48,6 +49,8 @@ static size_t lay_out(struct attn_backward_group *group,
     group->query_pack = take(&scratch, &floats, backward->lanes * backward->D_whole);
     group->gradient_pack = take(&scratch, &floats, backward->lanes * backward->Dv_whole);
     group->output = take(&scratch, &floats, Dv * width);
+    if (backward->gradients->additive)
+        group->vector_sums = take(&scratch, &floats, D * backward->kernels->lanes);
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
     float *const added_scratch = take(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
@@ -132,14 +135,8 @@ static void load_panel(struct attn_backward_group *group, const void *output_gra
     struct attn_backward_panel *const panel = &group->panels[group->count];
     const size_t lanes = backward->kernels->lanes;
     panel->column = (size_t)(first_query - group->first_query);
-    panel->forward.first_query = first_query;
-    panel->forward.queries = queries;
-    panel->forward.position = first_query + group->walk.sequence.offset;
-    panel->forward.vectors = ((size_t)queries + lanes - 1) / lanes;
+    attn_panel_load(&panel->forward, &group->walk, first_query, queries);
 
-    const struct attn_matrix query =
-        matrix_of(group->walk.head.query, problem->tensors->query.stride,
-                  problem->tensors->query.type, first_query, queries, shape->D);
     const struct attn_matrix gradient =
         matrix_of(output_gradient, backward->gradients->output.stride,
                   backward->gradients->output.type, first_query, queries, shape->Dv);
@@ -147,8 +144,6 @@ static void load_panel(struct attn_backward_group *group, const void *output_gra
         matrix_of(group->walk.head.output, problem->tensors->output.stride,
                   problem->tensors->output.type, first_query, queries, shape->Dv);
     const size_t width = panel->forward.vectors * lanes;
-    const float scale = problem->options->scale;
-    backward->kernels->backward->load(panel->forward.query, width, &query, scale);
     backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
     backward->kernels->backward->load(group->output, width, &output, 1.0f);
     backward->kernels->backward->delta(panel, group->output);
@@ -203,6 +198,10 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
     group->queries = end - first_query;
     group->count = 0;
     group->sink_sum = 0.0;
+    if (group->vector_sums)
+        memset(group->vector_sums, 0,
+               (size_t)backward->problem.shape->D * backward->kernels->lanes *
+                   sizeof *group->vector_sums);
     load_rows(group, output_gradient);
     for (int64_t query = first_query; query < end;) {
         const int64_t queries = attn_next_panel(backward->kernels, sequence->Lq - query);
@@ -307,6 +306,45 @@ static void show_panel(struct attn_backward_group *group,
     kernels->query(panel, block);
 }
 
+/* Lanes without a query hold nonsense, NaN where a key is. */
+static void clear_beyond_queries(const struct attn_backward_group *group, int64_t keys)
+{
+    const struct attn_backward_panel *const last = &group->panels[group->count - 1];
+    const size_t lanes = last->forward.vectors * group->backward->kernels->lanes;
+    const size_t beyond = last->column + lanes - (size_t)group->queries;
+    for (int64_t key = 0; key < keys; key++)
+        memset(group->gradient + (size_t)key * group->block.row + group->queries, 0,
+               beyond * sizeof(float));
+}
+
+static void gather_additive(const struct attn_backward_group *group,
+                            struct attn_key_range keys)
+{
+    const struct attn_backward *const backward = group->backward;
+    struct attn_block block = {.first_key = keys.first};
+    attn_block_point(&block, &group->walk);
+    const struct attn_additive_gradients gather = {
+        .panels = group->panels,
+        .count = group->count,
+        .key = block.key,
+        .key_stride = block.key_stride,
+        .key_element_stride = block.key_element_stride,
+        .keys = (size_t)(keys.end - keys.first),
+        .gradient = group->gradient,
+        .row = group->block.row,
+        .lane_begin = group->lane_begin,
+        .lane_end = group->lane_end,
+        .key_sums = backward->gradients->key.data
+                        ? group->sums.key + keys.first * (int64_t)backward->D_whole
+                        : NULL,
+        .key_sums_stride = (ptrdiff_t)backward->D_whole,
+        .vector_sums = group->vector_sums,
+    };
+    clear_beyond_queries(group, keys.end - keys.first);
+    if (gather.key_sums || gather.vector_sums || backward->gradients->query.data)
+        backward->kernels->backward->additive(&gather);
+}
+
 static void gather_keys(const struct attn_backward_group *group,
                         struct attn_key_range keys)
 {
@@ -326,6 +364,10 @@ static void gather_keys(const struct attn_backward_group *group,
     };
     if (backward->gradients->value.data)
         backward->kernels->backward->gather(&gather);
+    if (group->walk.head.additive) {
+        gather_additive(group, keys);
+        return;
+    }
     gather.out = group->sums.key + keys.first * (int64_t)backward->D_whole;
     gather.out_stride = (ptrdiff_t)backward->D_whole;
     gather.left = group->gradient;

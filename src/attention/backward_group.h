@@ -35,8 +35,10 @@ struct attn_backward_group {
     const struct attn_backward *backward;
     struct attn_walk walk;
     struct attn_backward_sums sums;
-    bool keys_finite; /* those of the walk's sequence and key head */
-    double sink_sum;  /* the group's part of the gradient of the sink */
+    bool keys_finite;   /* those of the walk's sequence and key head */
+    double sink_sum;    /* the group's part of the gradient of the sink */
+    float *vector_sums; /* and of the additive scores' vector, before the scale: [D][lanes
+                         * of a vector]; NULL if not wanted */
 
     size_t count; /* panels */
     int64_t first_query, queries;

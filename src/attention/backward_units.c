@@ -89,9 +89,12 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
     choose_workers(layout, (int64_t)context->threads, backward);
     const size_t sums = layout->in_turns ? 1 : layout->workers;
     const size_t heads = backward->gradients->sinks ? (size_t)shape->H : 0;
+    const size_t vectors =
+        backward->gradients->additive ? (size_t)(shape->H * shape->D) : 0;
     layout->group_bytes = attn_round_up(sizeof(struct attn_backward_group));
     const bool fits =
         multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
+        multiply(&layout->vector_bytes, sequences * sizeof(double), vectors) &&
         multiply(&layout->progress_bytes, (size_t)layout->turns, sizeof(int64_t)) &&
         multiply(&layout->sums_bytes, (size_t)backward->longest_keys, row_bytes) &&
         multiply(&group_bytes, attn_backward_group_floats(backward), sizeof(float)) &&
@@ -101,6 +104,7 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
         multiply(&layout->bias_bytes, backward->bias_floats, sizeof(float)) &&
         !__builtin_add_overflow(layout->sink_bytes + layout->progress_bytes, all_workers,
                                 &layout->bytes) &&
+        !__builtin_add_overflow(layout->bytes, layout->vector_bytes, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->bias_bytes, &layout->bytes);
     if (!fits)
@@ -119,6 +123,7 @@ struct work {
     const struct attn_backward *backward;
     const struct attn_backward_layout *layout;
     double *sink_sums;         /* [sequences][H]; NULL if not wanted */
+    double *vector_sums;       /* [sequences][H][D]; likewise */
     _Atomic int64_t *progress; /* of each turn: keys of its unit below are done with */
     char *sums, *workers;
     _Atomic int64_t next; /* unit or turn */
@@ -216,11 +221,21 @@ static void store_sums(const struct attn_backward_group *group, int64_t hk)
         attn_clear_rows(&gradients->query, b, h, sequence->Lq, shape->Lq, shape->D);
 }
 
-static void add_sink(const struct work *work, const struct attn_backward_group *group)
+/* What the group has of the gradients that belong to a head, not to a row. */
+static void add_of_head(const struct work *work, const struct attn_backward_group *group)
 {
+    const attn_shape *const shape = work->backward->problem.shape;
+    const size_t lanes = work->backward->kernels->lanes;
+    const int64_t head = group->walk.sequence.index * shape->H + group->walk.head.h;
     if (work->sink_sums)
-        work->sink_sums[group->walk.sequence.index * work->backward->problem.shape->H +
-                        group->walk.head.h] += group->sink_sum;
+        work->sink_sums[head] += group->sink_sum;
+    for (int64_t d = 0; d < shape->D && work->vector_sums; d++) {
+        const float *const from = group->vector_sums + (size_t)d * lanes;
+        double sum = 0.0;
+        for (size_t lane = 0; lane < lanes; lane++)
+            sum += (double)from[lane];
+        work->vector_sums[head * shape->D + d] += sum;
+    }
 }
 
 static void take_unit(const struct work *work, struct attn_backward_group *group,
@@ -240,7 +255,7 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
             for (int64_t key = first; key < keys.end; key += ATTN_BLOCK_KEYS)
                 attn_backward_group_show(group, key);
             attn_backward_group_store(group);
-            add_sink(work, group);
+            add_of_head(work, group);
         }
     }
     store_sums(group, hk);
@@ -356,7 +371,7 @@ static void take_turn(const struct work *work, struct attn_backward_group *group
     }
     await(work, turn, INT64_MAX);
     if (has_queries)
-        add_sink(work, group);
+        add_of_head(work, group);
     if (cursor->last_of_unit)
         store_sums(group, cursor->unit % problem->shape->Hk);
     report(work, turn, INT64_MAX);
@@ -381,27 +396,30 @@ static void take_turns(void *argument, size_t worker)
 /* ---- All of it ------------------------------------------------------------------------
  */
 
-static void store_sinks(const struct attn_backward *backward, const double *sums)
+/* to[n] = scale · Σ over sequences of sums[sequence][n] */
+static void store_of_heads(float *to, const double *sums, int64_t sequences,
+                           int64_t count, double scale)
 {
-    const int64_t H = backward->problem.shape->H;
-    for (int64_t h = 0; h < H; h++) {
+    for (int64_t n = 0; n < count; n++) {
         double sum = 0.0;
-        for (int64_t s = 0; s < backward->problem.sequences; s++)
-            sum += sums[s * H + h];
-        backward->gradients->sinks[h] = (float)sum;
+        for (int64_t s = 0; s < sequences; s++)
+            sum += sums[s * count + n];
+        to[n] = (float)(sum * scale);
     }
 }
 
 void attn_backward_run(const attn_context *context, const struct attn_backward *backward,
                        const struct attn_backward_layout *layout, void *memory)
 {
-    char *const progress = (char *)memory + layout->sink_bytes;
+    char *const vectors = (char *)memory + layout->sink_bytes;
+    char *const progress = vectors + layout->vector_bytes;
     char *const workers = progress + layout->progress_bytes;
-    memset(memory, 0, layout->sink_bytes);
+    memset(memory, 0, layout->sink_bytes + layout->vector_bytes);
     struct work work = {
         .backward = backward,
         .layout = layout,
         .sink_sums = backward->gradients->sinks ? memory : NULL,
+        .vector_sums = backward->gradients->additive ? (void *)vectors : NULL,
         .progress = (void *)progress,
         .workers = workers,
         .sums = workers + layout->workers * layout->worker_bytes,
@@ -410,6 +428,12 @@ void attn_backward_run(const attn_context *context, const struct attn_backward *
         atomic_init(&work.progress[turn], 0);
     attn_context_run(context, layout->workers, layout->in_turns ? take_turns : take_units,
                      &work);
+    const attn_shape *const shape = backward->problem.shape;
+    const int64_t sequences = backward->problem.sequences;
     if (work.sink_sums)
-        store_sinks(backward, work.sink_sums);
+        store_of_heads(backward->gradients->sinks, work.sink_sums, sequences, shape->H,
+                       1.0);
+    if (work.vector_sums)
+        store_of_heads(backward->gradients->additive, work.vector_sums, sequences,
+                       shape->H * shape->D, (double)backward->problem.options->scale);
 }

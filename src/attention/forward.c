@@ -244,7 +244,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         panel->D = D;
         panel->Dv = Dv;
         panel->query = next;
-        panel->output = panel->query + D * width;
+        panel->output = panel->query + attn_query_floats(problem, forward->kernels);
         panel->class_sum = panel->output + Dv * width;
         panel->top_score = panel->class_sum + classes * width;
         panel->top_key = (int32_t *)(panel->top_score + top * width);
@@ -269,8 +269,10 @@ static size_t worker_bytes(const struct attn_forward *forward)
     const attn_shape *const shape = forward->problem->shape;
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    const size_t per_lane = (size_t)shape->D + (size_t)shape->Dv + classes + 2 * top;
-    const size_t floats = (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
+    const size_t per_lane = (size_t)shape->Dv + classes + 2 * top;
+    const size_t query = attn_query_floats(forward->problem, forward->kernels);
+    const size_t floats = ATTN_GROUP_PANELS * query +
+                          (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
                           attn_added_floats(forward->problem, forward->kernels) +
                           attn_wide_floats(forward->problem, forward->kernels, true);
     return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
@@ -392,6 +394,15 @@ void attn_options_init(attn_options *options, const attn_shape *shape)
         .window_left = -1,
         .window_right = -1,
     };
+}
+
+void attn_options_init_additive(attn_options *options, const attn_shape *shape,
+                                const float *additive)
+{
+    attn_options_init(options, shape);
+    options->scale = 1.0f;
+    options->score = ATTN_SCORE_ADDITIVE;
+    options->additive = additive;
 }
 
 attn_status attn_forward(attn_context *context, const attn_shape *shape,

@@ -60,6 +60,12 @@ attn_status attn_check_gradients(attn_context *context, const char *function,
                                  "%s: gradients.sinks is given without options.sinks, "
                                  "expected both or gradients.sinks NULL",
                                  function);
+    if (g->additive && !options->additive)
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: gradients.additive is given without "
+                                 "options.additive, expected both or "
+                                 "gradients.additive NULL",
+                                 function);
     return ATTN_OK;
 }
 
@@ -82,4 +88,6 @@ void attn_clear_gradients(const attn_shape *shape, const attn_gradients *gradien
     attn_clear_tensor(&gradients->bias, shape->B, shape->H, shape->Lq, shape->Lk);
     for (int64_t h = 0; h < shape->H && gradients->sinks; h++)
         gradients->sinks[h] = 0.0f;
+    for (int64_t n = 0; n < shape->H * shape->D && gradients->additive; n++)
+        gradients->additive[n] = 0.0f;
 }

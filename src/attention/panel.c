@@ -18,6 +18,14 @@ int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left
     return attn_least(queries_left, one_vector_would_remain ? full - lanes : full);
 }
 
+size_t attn_query_floats(const struct attn_problem *problem,
+                         const struct attn_kernels *kernels)
+{
+    const size_t width = kernels->panel_vectors * kernels->lanes;
+    const size_t D = (size_t)problem->shape->D;
+    return problem->options->additive ? attn_additive_floats(D, width) : D * width;
+}
+
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries)
 {
@@ -36,8 +44,13 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
         .size = panel->D,
         .type = query->type,
     };
-    walk->kernels->load(panel->query, panel->vectors * walk->kernels->lanes, &rows,
-                        walk->problem->options->scale);
+    panel->additive.vector = walk->head.additive;
+    panel->additive.scale = walk->problem->options->scale;
+    if (walk->head.additive)
+        walk->kernels->load_additive(panel, &rows);
+    else
+        walk->kernels->load(panel->query, panel->vectors * walk->kernels->lanes, &rows,
+                            walk->problem->options->scale);
 }
 
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
@@ -130,8 +143,7 @@ static void leave_out_hidden(struct attn_block *block, const struct attn_panel *
         block->keep = NULL;
 }
 
-/* Where the block's keys and values lie: in the tensors, or widened. */
-static void point_to_keys(struct attn_block *block, const struct attn_walk *walk)
+void attn_block_point(struct attn_block *block, const struct attn_walk *walk)
 {
     const struct attn_wide *const wide = &walk->wide;
     const attn_input *const key = &walk->problem->tensors->key;
@@ -182,7 +194,7 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
 
     first = block->first_key;
     const int64_t keys = (int64_t)block->keys;
-    point_to_keys(block, walk);
+    attn_block_point(block, walk);
     block->softcap = problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
 

@@ -37,8 +37,12 @@ int64_t attn_panel_queries(const struct attn_kernels *kernels);
 /* How many of the queries left the next panel takes. */
 int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left);
 
+/* Floats of attn_panel.query for a full panel. */
+size_t attn_query_floats(const struct attn_problem *problem,
+                         const struct attn_kernels *kernels);
+
 /* Takes queries of the walk: sets vectors, position and query, whose D and memory stand
- * already.  Queries are multiplied by the scale. */
+ * already.  Queries are multiplied by the scale, unless their scores are additive. */
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries);
 
@@ -49,6 +53,10 @@ struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
 /* Floats of attn_walk.added: 0 if neither keep nor bias is given. */
 size_t attn_added_floats(const struct attn_problem *problem,
                          const struct attn_kernels *kernels);
+
+/* Where the block's keys and values lie, from first_key on: in the tensors, or widened.
+ */
+void attn_block_point(struct attn_block *block, const struct attn_walk *walk);
 
 /* Describes keys [first, end), at most ATTN_BLOCK_KEYS, as the panel sees them, less
  * those at the ends that none of its queries sees.  False when that leaves nothing.

@@ -80,6 +80,18 @@ static attn_status check_numbers(const struct check *check, const attn_options *
                          LARGEST_SIZE));
     ATTN_TRY(check_range(check, "options.window_right", options->window_right, -1,
                          LARGEST_SIZE));
+    ATTN_TRY(check_range(check, "options.score", (int64_t)options->score, ATTN_SCORE_DOT,
+                         ATTN_SCORE_ADDITIVE));
+    if (options->score == ATTN_SCORE_ADDITIVE && !options->additive)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.additive is NULL, expected a vector for "
+                                 "each head with ATTN_SCORE_ADDITIVE",
+                                 check->function);
+    if (options->score != ATTN_SCORE_ADDITIVE && options->additive)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.additive is given with ATTN_SCORE_DOT, "
+                                 "expected NULL or ATTN_SCORE_ADDITIVE",
+                                 check->function);
     if (!isfinite(options->scale))
         return attn_context_fail(check->context, ATTN_EINVAL,
                                  "%s: options.scale is %g, expected a finite number",
@@ -333,6 +345,7 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
         .query = attn_element(t->query.data, t->query.type,
                               offset_of(t->query.stride, b, h, i)),
         .row = (b * shape->H + h) * shape->Lq + i,
+        .additive = o->additive ? o->additive + h * shape->D : NULL,
         .alibi_slope = o->alibi_slopes ? o->alibi_slopes[h] : 0.0f,
         .sink = o->sinks ? o->sinks[h] : -INFINITY,
     };

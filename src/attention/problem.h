@@ -67,8 +67,9 @@ struct attn_head {
     int64_t row;         /* of query 0 in lse and the statistics; the next one follows */
     const uint8_t *keep; /* NULL: none; element [0][0] */
     const void *bias;    /* NULL: none; element [0][0] */
-    float alibi_slope;   /* 0: none */
-    float sink;          /* −∞: none */
+    const float *additive; /* [D]; NULL: scores are products */
+    float alibi_slope;     /* 0: none */
+    float sink;            /* −∞: none */
 };
 
 struct attn_head attn_problem_head(const struct attn_problem *problem,

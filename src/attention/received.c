@@ -92,7 +92,8 @@ static void work(void *argument, size_t worker)
     receiver->panel.D = (size_t)problem->shape->D;
     receiver->panel.query = (float *)((char *)receiver + attn_round_up(sizeof *receiver));
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
-    receiver->scores = receiver->panel.query + receiver->panel.D * width;
+    receiver->scores =
+        receiver->panel.query + attn_query_floats(problem, forward->kernels);
     receiver->walk = (struct attn_walk){
         .problem = problem,
         .kernels = forward->kernels,
@@ -128,7 +129,7 @@ size_t attn_receiver_bytes(const struct attn_problem *problem,
                            const struct attn_kernels *kernels)
 {
     const size_t width = (size_t)attn_panel_queries(kernels);
-    const size_t floats = ((size_t)problem->shape->D + ATTN_BLOCK_KEYS) * width +
+    const size_t floats = attn_query_floats(problem, kernels) + ATTN_BLOCK_KEYS * width +
                           attn_added_floats(problem, kernels) +
                           attn_wide_floats(problem, kernels, false);
     return attn_round_up(sizeof(struct receiver)) + attn_round_up(floats * sizeof(float));

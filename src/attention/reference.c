@@ -91,7 +91,8 @@ static bool is_kept(const attn_options *options, int64_t b, int64_t h, int64_t i
 /* ---- One query -----------------------------------------------------------------------
  */
 
-/* s = softcap(scale · q·k) + bias − slope · |position − key|, for each visible key. */
+/* s = softcap(scale · q·k) + bias − slope · |position − key|, for each visible key; with
+ * additive scores v·tanh(q + k) instead of q·k. */
 static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
                        const attn_tensors *t, const attn_options *options, int64_t b,
                        int64_t h, int64_t i)
@@ -109,8 +110,13 @@ static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
         row->visible_keys++;
 
         double score = 0.0;
-        for (int64_t d = 0; d < shape->D; d++)
-            score += element(&t->query, b, h, i, d) * element(&t->key, b, hk, key, d);
+        for (int64_t d = 0; d < shape->D; d++) {
+            const double q = element(&t->query, b, h, i, d);
+            const double k = element(&t->key, b, hk, key, d);
+            score += options->score == ATTN_SCORE_ADDITIVE
+                         ? (double)options->additive[h * shape->D + d] * tanh(q + k)
+                         : q * k;
+        }
         score *= (double)options->scale;
         if (options->softcap > 0.0f) {
             const double tangent = tanh(score / (double)options->softcap);

@@ -16,12 +16,12 @@ struct attn_reference_row {
     int64_t visible_keys; /* of these */
 
     bool *visible;
-    double *score;  /* final; −∞ where hidden */
-    double *slope;  /* of the final score over the scaled product: 1 but for softcap */
-    double *weight; /* before dropout; 0 where hidden */
-    double *kept;   /* what dropout multiplies the weight by */
-    double *output; /* Σ weight · kept · value */
-    double lse;     /* ln Σ exp(score), with the sink */
+    double *score;      /* final; −∞ where hidden */
+    double *slope;      /* of the final score over the scaled one: 1 but for softcap */
+    double *weight;     /* before dropout; 0 where hidden */
+    double *kept;       /* what dropout multiplies the weight by */
+    double *output;     /* Σ weight · kept · value */
+    double lse;         /* ln Σ exp(score), with the sink */
     double sink_weight; /* 0 without a sink */
 };
 

@@ -8,9 +8,16 @@
  *     by the key           dk_j = scale · ds_j slope_j q
  *     by the sink          −w_sink g·o
  *
+ * or, with additive scores,
+ *
+ *     by the query         dq   = scale · Σ_j ds_j slope_j v ∘ (1 − tanh²(q + k_j))
+ *     by the key           dk_j = scale · ds_j slope_j v ∘ (1 − tanh²(q + k_j))
+ *     by the vector        dv   = scale · Σ_j ds_j slope_j tanh(q + k_j)
+ *
  * where slope_j is the softcap's derivative, 1 without it.  A key of weight 0, hidden or
  * with a score of −∞, takes no part: nothing of it is read, and nothing added. */
 #include "attention/reference.h"
+#include <math.h>
 #include <stdlib.h>
 
 /* A gradient on its way: [B][heads][length][size] doubles, but 1 for an axis along which
@@ -59,7 +66,8 @@ static void sum_store(const struct sum *sum)
 
 struct sums {
     struct sum query, key, value, bias;
-    double *sinks; /* [H] */
+    double *sinks;    /* [H] */
+    double *additive; /* [H][D] */
 };
 
 static double element(const attn_input *x, int64_t b, int64_t h, int64_t l, int64_t d)
@@ -67,6 +75,28 @@ static double element(const attn_input *x, int64_t b, int64_t h, int64_t l, int6
     const int64_t *const stride = x->stride;
     return attn_reference_load(
         x->data, x->type, b * stride[0] + h * stride[1] + l * stride[2] + d * stride[3]);
+}
+
+/* by_product is the gradient of the score before the scale, times the scale. */
+static void backward_of_score(struct sums *sums, const attn_shape *shape,
+                              const attn_tensors *t, const attn_options *options,
+                              int64_t b, int64_t h, int64_t i, int64_t key,
+                              double by_product)
+{
+    const int64_t hk = h / (shape->H / shape->Hk);
+    for (int64_t d = 0; d < shape->D; d++) {
+        const double q = element(&t->query, b, h, i, d);
+        const double k = element(&t->key, b, hk, key, d);
+        double by_query = by_product * k, by_key = by_product * q;
+        if (options->score == ATTN_SCORE_ADDITIVE) {
+            const double tangent = tanh(q + k);
+            const double v = (double)options->additive[h * shape->D + d];
+            by_query = by_key = by_product * v * (1.0 - tangent * tangent);
+            sums->additive[h * shape->D + d] += by_product * tangent;
+        }
+        add(&sums->query, b, h, i, d, by_query);
+        add(&sums->key, b, hk, key, d, by_key);
+    }
 }
 
 static void backward_of_query(struct sums *sums, const struct attn_reference_row *row,
@@ -98,10 +128,7 @@ static void backward_of_query(struct sums *sums, const struct attn_reference_row
         const double by_score = row->weight[j] * (row->kept[j] * g_dot_v - g_dot_o);
         const double by_product = (double)options->scale * row->slope[j] * by_score;
         add(&sums->bias, b, h, i, key, by_score);
-        for (int64_t d = 0; d < shape->D; d++) {
-            add(&sums->query, b, h, i, d, by_product * element(&t->key, b, hk, key, d));
-            add(&sums->key, b, hk, key, d, by_product * element(&t->query, b, h, i, d));
-        }
+        backward_of_score(sums, shape, t, options, b, h, i, key, by_product);
     }
 }
 
@@ -110,8 +137,11 @@ static bool sums_create(struct sums *sums, const attn_shape *shape,
 {
     const int64_t B = shape->B, H = shape->H, Hk = shape->Hk;
     const int64_t Lq = shape->Lq, Lk = shape->Lk;
-    *sums = (struct sums){.sinks = calloc((size_t)H + 1, sizeof *sums->sinks)};
-    return sums->sinks &&
+    *sums = (struct sums){
+        .sinks = calloc((size_t)H + 1, sizeof *sums->sinks),
+        .additive = calloc((size_t)(H * shape->D) + 1, sizeof *sums->additive),
+    };
+    return sums->sinks && sums->additive &&
            sum_create(&sums->query, &gradients->query, (int64_t[]){B, H, Lq, shape->D}) &&
            sum_create(&sums->key, &gradients->key, (int64_t[]){B, Hk, Lk, shape->D}) &&
            sum_create(&sums->value, &gradients->value,
@@ -119,14 +149,17 @@ static bool sums_create(struct sums *sums, const attn_shape *shape,
            sum_create(&sums->bias, &gradients->bias, (int64_t[]){B, H, Lq, Lk});
 }
 
-static void sums_store(const struct sums *sums, const attn_shape *shape, float *sinks)
+static void sums_store(const struct sums *sums, const attn_shape *shape,
+                       const attn_gradients *gradients)
 {
     sum_store(&sums->query);
     sum_store(&sums->key);
     sum_store(&sums->value);
     sum_store(&sums->bias);
-    for (int64_t h = 0; h < shape->H && sinks; h++)
-        sinks[h] = (float)sums->sinks[h];
+    for (int64_t h = 0; h < shape->H && gradients->sinks; h++)
+        gradients->sinks[h] = (float)sums->sinks[h];
+    for (int64_t n = 0; n < shape->H * shape->D && gradients->additive; n++)
+        gradients->additive[n] = (float)sums->additive[n];
 }
 
 attn_status attn_backward_reference(const attn_shape *shape, const attn_tensors *tensors,
@@ -145,12 +178,13 @@ attn_status attn_backward_reference(const attn_shape *shape, const attn_tensors 
                                   &gradients->output, b, h, i);
             }
     if (ready)
-        sums_store(&sums, shape, gradients->sinks);
+        sums_store(&sums, shape, gradients);
     attn_reference_row_destroy(&row);
     free(sums.query.data);
     free(sums.key.data);
     free(sums.value.data);
     free(sums.bias.data);
     free(sums.sinks);
+    free(sums.additive);
     return ready ? ATTN_OK : ATTN_ENOMEM;
 }

@@ -128,7 +128,7 @@ static struct weigher *place_weigher(const struct weights *weights, size_t worke
     weigher->panel.D = (size_t)problem->shape->D;
     weigher->panel.Dv = 0; /* there is no output to keep */
     weigher->panel.query = (float *)(memory + attn_round_up(sizeof *weigher));
-    weigher->scores = weigher->panel.query + weigher->panel.D * width;
+    weigher->scores = weigher->panel.query + attn_query_floats(problem, weights->kernels);
     weigher->walk = (struct attn_walk){
         .problem = problem,
         .kernels = weights->kernels,
@@ -177,7 +177,8 @@ static void lay_out(struct weights *weights)
         weights->units += panels_of(weights, &sequence);
     }
     const size_t width = (size_t)attn_panel_queries(weights->kernels);
-    const size_t floats = ((size_t)problem->shape->D + ATTN_BLOCK_KEYS) * width +
+    const size_t floats = attn_query_floats(problem, weights->kernels) +
+                          ATTN_BLOCK_KEYS * width +
                           attn_added_floats(problem, weights->kernels) +
                           attn_wide_floats(problem, weights->kernels, false);
     weights->worker_bytes =

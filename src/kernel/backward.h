@@ -2,6 +2,7 @@
 #ifndef ATTN_KERNEL_BACKWARD_H
 #define ATTN_KERNEL_BACKWARD_H
 
+#include "kernel/backward_additive.h"
 #include "kernel/backward_product.h"
 #include "kernel/backward_table.h"
 #include "kernel/convert.h"
@@ -67,7 +68,7 @@ static void backward_differentiate(const struct attn_backward_panel *panel,
 {
     const struct attn_block *const keys = &block->forward;
     const size_t width = panel->forward.vectors * VF_LANES;
-    multiply_scores(block->score, &panel->forward, keys);
+    plain_scores(block->score, &panel->forward, keys);
     if (keys->softcap > 0.0f)
         cap_slopes(block->slope, block->score, keys->keys * width, keys->softcap);
     bend_scores(block->score, &panel->forward, keys);
@@ -116,7 +117,7 @@ static void backward_query(const struct attn_backward_panel *panel,
     const size_t vectors = panel->forward.vectors;
     if (keys->softcap > 0.0f)
         multiply_slopes(panel, block);
-    if (!panel->query_gradient)
+    if (!panel->query_gradient || panel->forward.additive.vector)
         return;
     const struct backward_product p = {
         .out = panel->query_gradient,
@@ -246,6 +247,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .differentiate = backward_differentiate,
     .query = backward_query,
     .gather = backward_gather,
+    .additive = backward_additive,
     .pack = backward_pack,
     .load = load_transposed,
     .store = backward_store,

@@ -54,16 +54,34 @@ struct attn_gather {
     bool careful; /* queries may hold what is not finite: 0 times it is 0 */
 };
 
+/* Additive scores: what a block of keys and all panels of a group give each other, from
+ * the gradients of the scores; see backward_additive.h. */
+struct attn_additive_gradients {
+    const struct attn_backward_panel *panels; /* adds to their query_gradient */
+    size_t count;
+    const float *key; /* the first */
+    ptrdiff_t key_stride, key_element_stride;
+    size_t keys;
+    const float *gradient; /* [keys][row] */
+    size_t row;
+    const int32_t *lane_begin, *lane_end; /* as in attn_gather */
+    float *key_sums; /* NULL, or [keys][D rounded up to whole vectors]: added to */
+    ptrdiff_t key_sums_stride;
+    float *vector_sums; /* NULL, or [D][lanes of a vector]: added to */
+};
+
 struct attn_backward_kernels {
     void (*differentiate)(const struct attn_backward_panel *panel,
                           const struct attn_backward_block *block);
 
     /* Multiplies the gradients by the softcap's slope first, where there is one.  A NULL
-     * query_gradient is not wanted. */
+     * query_gradient is not wanted, and that of additive scores is left to `additive`. */
     void (*query)(const struct attn_backward_panel *panel,
                   const struct attn_backward_block *block);
 
     void (*gather)(const struct attn_gather *gather);
+
+    void (*additive)(const struct attn_additive_gradients *gradients);
 
     /* A matrix as gather wants it on its right: a few vectors of every row, then the next
      * few, the last one filled up with zeros.  Rows a power of two apart would otherwise

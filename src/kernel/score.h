@@ -2,35 +2,16 @@
  *
  *     score = softcap(key · query) + bias − slope·|position − key|,  −∞ where hidden
  *
- * The rules after the product are sweeps over scores that lie in
- * cache, each taken only where asked for. */
+ * or the same of an additive score (additive.h).  The rules after it are sweeps over
+ * scores that lie in cache, each taken only where asked for. */
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
+#include "kernel/additive.h"
 #include "kernel/element.h"
-#include "kernel/exp.h"
 #include "kernel/product.h"
 #include "kernel/segment.h"
-
-/* tanh x, to 2 ulp: near 0 an odd polynomial (Cephes, Moshier), where 1 − 2/(e^2x + 1)
- * would cancel. */
-INLINE vf vf_tanh(vf x)
-{
-    const vf size = vf_abs(x), square = x * x;
-    vf p = vf_set1(-5.70498872745e-3f);
-    p = vf_fma(p, square, vf_set1(2.06390887954e-2f));
-    p = vf_fma(p, square, vf_set1(-5.37397155531e-2f));
-    p = vf_fma(p, square, vf_set1(1.33314422036e-1f));
-    p = vf_fma(p, square, vf_set1(-3.33332819422e-1f));
-    const vf near = vf_fma(p * square, x, x);
-
-    /* e^−2|x| cannot overflow. */
-    const vf exponent = size * -2.0f;
-    const vf e = vf_exp(vf_max(vf_set1(VF_EXP_FLOOR), exponent));
-    const vf far = (1.0f - e) / (1.0f + e);
-    const vi sign = vf_bits(x) & vi_set1(INT32_MIN);
-    return vf_select(size < 0.625f, near, vf_from_bits(vf_bits(far) | sign));
-}
+#include "kernel/tanh.h"
 
 static void cap_scores(float *scores, size_t floats, float softcap)
 {
@@ -75,8 +56,8 @@ static void hide_unseen(float *scores, const struct attn_panel *panel,
     }
 }
 
-/* Softcap and what comes after it; scores are plain products, and anything where no lane
- * of a vector looks. */
+/* Softcap and what comes after it; scores are plain, and anything where no lane of a
+ * vector looks. */
 static void bend_scores(float *scores, const struct attn_panel *panel,
                         const struct attn_block *block)
 {
@@ -119,10 +100,20 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
     }
 }
 
+/* Before softcap and all that follows. */
+static void plain_scores(float *scores, const struct attn_panel *panel,
+                         const struct attn_block *block)
+{
+    if (panel->additive.vector)
+        additive_scores(scores, panel, block);
+    else
+        multiply_scores(scores, panel, block);
+}
+
 static void score(float *scores, const struct attn_panel *panel,
                   const struct attn_block *block)
 {
-    multiply_scores(scores, panel, block);
+    plain_scores(scores, panel, block);
     bend_scores(scores, panel, block);
 }
 

@@ -229,6 +229,25 @@ static void choose_options(struct problem *p, unsigned rules)
     o->dropout_seed = (uint64_t)random_below(1000);
 }
 
+/* The rest of the problem is as it would be without. */
+static void choose_additive(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    p->additive = allocate((size_t)(s->H * s->D), sizeof *p->additive);
+    for (int64_t n = 0; n < s->H * s->D; n++)
+        p->additive[n] = random_below(8) ? random_float() : 0.0f;
+    p->options.score = ATTN_SCORE_ADDITIVE;
+    p->options.additive = p->additive;
+    struct tensor *const of[] = {&p->query, &p->key};
+    for (int64_t n = 0; n < 12; n++) {
+        struct tensor *const t = of[n % 2];
+        const int64_t *const e = t->extent;
+        if (e[2] > 0)
+            *tensor_at(t, random_below(e[0]), random_below(e[1]), random_below(e[2]),
+                       random_below(e[3])) = 30.0f * random_float();
+    }
+}
+
 /* ---- Poison ---------------------------------------------------------------------------
  */
 
@@ -294,6 +313,8 @@ struct problem problem_create(uint64_t seed, unsigned rules)
     p.key_class = allocate((size_t)(s->B * s->Lk), 1);
     for (int64_t j = 0; j < s->B * s->Lk; j++)
         p.key_class[j] = (uint8_t)random_below(RESULT_CLASSES);
+    if ((rules & RULE_ADDITIVE) && seed % 3 == 0)
+        choose_additive(&p);
     poison_hidden(&p);
     if (s->B > 1 && random_below(3) == 0)
         p.key.stride[0] = p.value.stride[0] = 0; /* all sequences share one cache */
@@ -304,7 +325,7 @@ void problem_destroy(struct problem *p)
 {
     free(p->query.memory), free(p->key.memory), free(p->value.memory);
     free(p->bias.memory), free(p->keep), free(p->key_class), free(p->numbers);
-    free(p->head_floats);
+    free(p->head_floats), free(p->additive);
 }
 
 struct results results_create(const struct problem *p)

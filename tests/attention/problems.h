@@ -28,7 +28,8 @@ enum problem_rules {
     RULE_BENT = 16, /* ALiBi and softcap */
     RULE_SINK = 32,
     RULE_DROPOUT = 64,
-    RULES_ALL = 127,
+    RULE_ADDITIVE = 128,
+    RULES_ALL = 255,
 };
 
 struct problem {
@@ -38,9 +39,11 @@ struct problem {
     uint8_t *keep, *key_class;
     int64_t *numbers; /* lengths or starts */
     float *head_floats;
+    float *additive; /* [H][D]; NULL: scores are products */
 };
 
-/* The same problem for the same seed. */
+/* The same problem for the same seed.  With additive scores some queries and keys have
+ * large elements, and v has zeros. */
 struct problem problem_create(uint64_t seed, unsigned rules);
 void problem_destroy(struct problem *problem);
 

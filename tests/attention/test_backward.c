@@ -20,7 +20,7 @@ static uint64_t seed; /* names the problem in a failure */
 /* Every gradient that a problem has, in memory with gaps of NaN. */
 struct slopes {
     struct tensor output, query, key, value, bias;
-    float *sinks;
+    float *sinks, *additive;
 };
 
 static void randomise(const struct tensor *t)
@@ -51,13 +51,15 @@ static struct slopes slopes_create(const struct problem *p)
     }
     if (p->options.sinks)
         g.sinks = calloc((size_t)s->H + 1, sizeof *g.sinks);
+    if (p->additive)
+        g.additive = calloc((size_t)(s->H * s->D), sizeof *g.additive);
     return g;
 }
 
 static void slopes_destroy(struct slopes *g)
 {
     free(g->output.memory), free(g->query.memory), free(g->key.memory);
-    free(g->value.memory), free(g->bias.memory), free(g->sinks);
+    free(g->value.memory), free(g->bias.memory), free(g->sinks), free(g->additive);
 }
 
 static attn_gradients slopes_gradients(const struct slopes *g)
@@ -69,6 +71,7 @@ static attn_gradients slopes_gradients(const struct slopes *g)
         .value = tensor_output(&g->value),
         .bias = tensor_output(&g->bias),
         .sinks = g->sinks,
+        .additive = g->additive,
     };
 }
 
@@ -175,6 +178,8 @@ static void reference_gradients_equal_central_differences(void **state)
                 assert_are_slopes(&p, &g, &p.bias, &g.bias, "bias");
             for (int64_t h = 0; h < p.shape.H && p.options.sinks; h++)
                 assert_is_slope(&p, &g, &p.head_floats[32 + h], g.sinks[h], "sink");
+            for (int64_t n = 0; n < p.shape.H * p.shape.D && p.additive; n++)
+                assert_is_slope(&p, &g, &p.additive[n], g.additive[n], "vector");
             results_destroy(&r);
             slopes_destroy(&g);
         }
@@ -195,6 +200,14 @@ static double largest_of(const struct tensor *t)
                     const double x = fabs((double)*tensor_at(t, b, h, l, d));
                     largest = isfinite(x) ? fmax(largest, x) : largest;
                 }
+    return largest;
+}
+
+static double largest_float(const struct problem *p)
+{
+    double largest = 0.0;
+    for (int64_t n = 0; n < p->shape.H * p->shape.D; n++)
+        largest = fmax(largest, fabs((double)p->additive[n]));
     return largest;
 }
 
@@ -232,11 +245,13 @@ static void assert_slopes_near(const struct problem *p, const struct slopes *got
     const double tiny = 4e-6;
     const double heads = (double)(p->shape.H / p->shape.Hk);
     const double many = sqrt((double)(p->shape.Lq + 1) * heads);
+    const double by_query = p->additive ? largest_float(p) : largest_of(&p->key);
+    const double by_key = p->additive ? largest_float(p) : largest_of(&p->query);
+    const double pairs = sqrt((double)(p->shape.B * (p->shape.Lq + 1)));
     assert_tensors_near(&got->query, &expected->query,
-                        tiny * (scale * by_score * largest_of(&p->key) + 1e-20), "query");
+                        tiny * (scale * by_score * by_query + 1e-20), "query");
     assert_tensors_near(&got->key, &expected->key,
-                        tiny * (many * scale * by_score * largest_of(&p->query) + 1e-20),
-                        "key");
+                        tiny * (many * scale * by_score * by_key + 1e-20), "key");
     assert_tensors_near(&got->value, &expected->value,
                         tiny * (many * kept * largest_of(&got->output) + 1e-20), "value");
     if (p->options.bias.data)
@@ -249,6 +264,17 @@ static void assert_slopes_near(const struct problem *p, const struct slopes *got
               tiny * many * (by_score + 1.0)))
             fail_msg("seed %d: sink %d is %.9g, expected %.9g", (int)seed, (int)h,
                      (double)got->sinks[h], (double)expected->sinks[h]);
+    for (int64_t n = 0; n < p->shape.H * p->shape.D && p->additive; n++) {
+        const double error = (double)got->additive[n] - (double)expected->additive[n];
+        const double bound = tiny * (pairs * scale * by_score + 1e-20);
+        if (isnan(got->additive[n]) && isnan(expected->additive[n]))
+            continue;
+        worst = fmax(worst, fabs(error) / bound);
+        if (!(fabs(error) <= bound))
+            fail_msg("seed %d: vector %d is %.9g, expected %.9g within %g", (int)seed,
+                     (int)n, (double)got->additive[n], (double)expected->additive[n],
+                     bound);
+    }
 }
 
 static void check_random_problems(attn_context *context)
@@ -347,6 +373,15 @@ static void last_task_first(void *pool, size_t count,
         task(argument, --count);
 }
 
+static float *floats(int64_t count)
+{
+    float *const x = calloc((size_t)count + 1, sizeof *x);
+    assert_non_null(x);
+    for (int64_t n = 0; n < count; n++)
+        x[n] = random_float();
+    return x;
+}
+
 /* Shapes that are shared out in every way: whole units, turns, and one after the other.
  */
 static struct problem threaded_problem(void)
@@ -380,6 +415,11 @@ static struct problem threaded_problem(void)
             p.options.bias.stride[2] = 0;
     }
     p.options.sinks = p.head_floats + 32;
+    if (seed % 3 == 0) {
+        p.additive = floats(shape.H * shape.D);
+        p.options.score = ATTN_SCORE_ADDITIVE;
+        p.options.additive = p.additive;
+    }
     return p;
 }
 
@@ -393,8 +433,8 @@ static bool takes_turns(attn_context *context, const struct problem *p,
         attn_plan_backward(context, &p->shape, &tensors, &p->options, &gradients, &plan),
         ATTN_OK);
     char in_turns[64];
-    snprintf(in_turns, sizeof in_turns, "one sweep, queries of a head in turn, %s",
-             attn_context_isa(context));
+    snprintf(in_turns, sizeof in_turns, "%sone sweep, queries of a head in turn, %s",
+             p->additive ? "additive, " : "", attn_context_isa(context));
     return strcmp(plan.path, in_turns) == 0;
 }
 
@@ -425,6 +465,9 @@ static void check_threads(attn_context *context)
         if (p.options.sinks)
             assert_memory_equal(alone.sinks, got.sinks,
                                 (size_t)p.shape.H * sizeof(float));
+        if (p.additive)
+            assert_memory_equal(alone.additive, got.additive,
+                                (size_t)(p.shape.H * p.shape.D) * sizeof(float));
         attn_context_destroy(threaded);
         slopes_destroy(&alone), slopes_destroy(&got);
         results_destroy(&r);
@@ -446,15 +489,6 @@ struct plain {
     float *query, *key, *value, *output, *lse, *slope;
     float *query_slope, *key_slope, *value_slope;
 };
-
-static float *floats(int64_t count)
-{
-    float *const x = calloc((size_t)count + 1, sizeof *x);
-    assert_non_null(x);
-    for (int64_t n = 0; n < count; n++)
-        x[n] = random_float();
-    return x;
-}
 
 static struct plain plain_create(int64_t H, int64_t Lq, int64_t Lk, int64_t D)
 {
