@@ -295,24 +295,18 @@ static struct attn_seen look_at_bias(const struct attn_matrix *bias,
 /* ---- Both -----------------------------------------------------------------------------
  */
 
-/* Calls into the second cache, while a product of some keys goes on, the bias of these
- * keys, and the part of keep that the panel will want of the next block. */
-static void fetch_elements(const struct attn_panel *panel, const struct attn_block *block,
-                           size_t key, size_t keys)
+/* Calls the bias of some keys into the second cache while the product of these keys goes
+ * on.  Inline, since gcc 12 deletes calls of a function that does nothing but prefetch.
+ */
+INLINE void fetch_bias(const struct attn_matrix *bias, size_t key)
 {
-    const struct attn_matrix *const bias = &block->bias;
     const ptrdiff_t bytes = bias->type == ATTN_F32 ? 4 : 2;
-    if (bias->x && bias->row_stride != 0 && bias->element_stride == 1)
-        for (ptrdiff_t i = 0; i < (ptrdiff_t)bias->rows; i++)
-            __builtin_prefetch((const char *)bias->x +
-                                   (i * bias->row_stride + (ptrdiff_t)key) * bytes,
-                               0, 2);
-    if (block->keep && block->keep_row_stride != 0 && block->keep_key_stride == 1)
-        for (int64_t i = (int64_t)key;
-             i < (int64_t)(key + keys) && i < 2 * panel->queries; i++)
-            __builtin_prefetch(block->keep + i / 2 * block->keep_row_stride +
-                                   ATTN_BLOCK_KEYS + i % 2 * 64,
-                               0, 2);
+    if (bias->row_stride == 0 || bias->element_stride != 1)
+        return;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)bias->rows; i++)
+        __builtin_prefetch((const char *)bias->x +
+                               (i * bias->row_stride + (ptrdiff_t)key) * bytes,
+                           0, 2);
 }
 
 static struct attn_seen look_at_elements(const struct attn_panel *panel,

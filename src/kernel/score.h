@@ -78,7 +78,6 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
                             const struct attn_block *block)
 {
     const size_t width = panel->vectors * VF_LANES;
-    const bool elements = block->keep || block->bias.x;
     struct product p = {
         .row_stride = block->key_stride,
         .step_stride = block->key_element_stride,
@@ -92,10 +91,10 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
         p.left = block->key + (ptrdiff_t)key * block->key_stride;
         p.first_vector = segment.first_vector;
         p.rows = segment.end - key;
-        if (elements && p.rows > FETCH_KEYS)
+        if (block->bias.x && p.rows > FETCH_KEYS)
             p.rows = FETCH_KEYS;
-        if (elements)
-            fetch_elements(panel, block, key, p.rows);
+        if (block->bias.x)
+            fetch_bias(&block->bias, key);
         product(&p, segment.vectors, false, MASK_NONE);
     }
 }
