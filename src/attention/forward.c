@@ -213,7 +213,7 @@ static void attend_group(struct group *group, const struct attn_forward *forward
 }
 
 /* Queries beyond the sequence's length. */
-static void store_padding(const struct attn_walk *walk)
+void attn_store_padding(const struct attn_walk *walk)
 {
     const struct attn_problem *const problem = walk->problem;
     const attn_tensors *const tensors = problem->tensors;
@@ -264,7 +264,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
     return group;
 }
 
-static size_t worker_bytes(const struct attn_forward *forward)
+static size_t group_bytes(const struct attn_forward *forward)
 {
     const attn_shape *const shape = forward->problem->shape;
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
@@ -298,7 +298,7 @@ static void work_on_unit(struct group *group, const struct attn_forward *forward
     if (first < end)
         attend_group(group, forward, first, end);
     if (index == 0 && !problem->packed)
-        store_padding(walk);
+        attn_store_padding(walk);
 }
 
 /* Takes units until there are none.  Units go sequence by sequence, head by head, and in
@@ -308,19 +308,28 @@ static void work(void *argument, size_t worker)
     struct attn_forward *const forward = argument;
     const int64_t H = forward->problem->shape->H;
     struct group *const group = place_group(forward, worker);
+    const struct attn_sequence *const at = &group->walk.sequence;
+    void *const decoder = (char *)group + forward->group_bytes;
     int64_t sequence = -1, first_unit = 0, end_unit = 0, groups = 0;
+    struct attn_decode_counts decoded = {0}, before = {0};
     for (;;) {
         const int64_t unit = atomic_fetch_add(&forward->next, 1);
         if (unit >= forward->units)
             return;
         while (unit >= end_unit) {
             group->walk.sequence = attn_problem_sequence(forward->problem, ++sequence);
-            groups = groups_of(forward, group->walk.sequence.Lq);
+            before.groups += decoded.groups;
+            before.slots += decoded.slots;
+            decoded = attn_decode_count(forward, at);
+            groups = groups_of(forward, at->Lq);
             first_unit = end_unit;
-            end_unit = first_unit + groups * H;
+            end_unit = first_unit + (decoded.units > 0 ? decoded.units : groups * H);
         }
         const int64_t nth = unit - first_unit;
-        work_on_unit(group, forward, nth / groups, groups - 1 - nth % groups);
+        if (decoded.units > 0)
+            attn_decode_work(forward, decoder, at, before, nth);
+        else
+            work_on_unit(group, forward, nth / groups, groups - 1 - nth % groups);
     }
 }
 
@@ -359,9 +368,15 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
     forward->sweep.dropout = options->dropout > 0.0;
     forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
     forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
-    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++)
-        forward->units +=
-            problem->shape->H * groups_of(forward, attn_problem_sequence(problem, s).Lq);
+    attn_decode_layout(forward, context->threads);
+    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        const int64_t decoded = attn_decode_count(forward, &sequence).units;
+        forward->units += decoded;
+        if (decoded == 0)
+            forward->panel_units += problem->shape->H * groups_of(forward, sequence.Lq);
+    }
+    forward->units += forward->panel_units;
 
     const double useful = 1.0 + work_bound(problem) / WORKER_MINIMUM;
     forward->workers = context->threads;
@@ -369,7 +384,8 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         forward->workers = (size_t)useful;
     if ((int64_t)forward->workers > forward->units)
         forward->workers = (size_t)forward->units;
-    forward->worker_bytes = worker_bytes(forward);
+    forward->group_bytes = group_bytes(forward);
+    forward->worker_bytes = forward->group_bytes + forward->splits.worker_bytes;
     size_t row_bytes = 0;
     if (wanted->received) {
         const size_t second = attn_receiver_bytes(problem, context->kernels);
@@ -380,6 +396,8 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
     if (__builtin_mul_overflow(forward->worker_bytes, forward->workers,
                                &forward->scratch_bytes) ||
         __builtin_add_overflow(forward->scratch_bytes, row_bytes,
+                               &forward->scratch_bytes) ||
+        __builtin_add_overflow(forward->scratch_bytes, forward->splits.bytes,
                                &forward->scratch_bytes))
         return attn_context_fail(context, ATTN_ENOMEM,
                                  "attn_forward: scratch for %zu workers exceeds memory",
@@ -420,6 +438,8 @@ attn_status attn_forward(attn_context *context, const attn_shape *shape,
             (float *)((char *)forward.scratch + forward.workers * forward.worker_bytes);
         forward.inverses = forward.references + rows_of(&problem);
     }
+    attn_decode_begin(&forward, (char *)forward.scratch + forward.scratch_bytes -
+                                    forward.splits.bytes);
     attn_context_run(context, forward.workers, work, &forward);
     if (tensors->statistics.received)
         attn_receive(&forward, context);

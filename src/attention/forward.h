@@ -2,6 +2,7 @@
 #ifndef ATTN_ATTENTION_FORWARD_H
 #define ATTN_ATTENTION_FORWARD_H
 
+#include "attention/decode.h"
 #include "attention/statistics.h"
 #include <stdatomic.h>
 
@@ -13,8 +14,10 @@ struct attn_forward {
     bool statistics; /* any that the panels keep */
     struct attn_sweep sweep;
 
-    int64_t units, receive_units;
+    int64_t units, panel_units, receive_units; /* the others decode */
+    size_t group_bytes; /* of a worker's scratch; the rest is for decoding */
     size_t workers, worker_bytes, scratch_bytes;
+    struct attn_splits splits;
     void *scratch; /* of the workers, one after the other; then, if received is
                     * wanted, of the rows: */
     float *references,
@@ -26,6 +29,9 @@ struct attn_forward {
 ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,
                                              const struct attn_problem *problem);
+
+/* Writes empty rows for the queries of the walk's head beyond its sequence's length. */
+void attn_store_padding(const struct attn_walk *walk);
 
 /* What a worker of the second pass takes of the scratch. */
 size_t attn_receiver_bytes(const struct attn_problem *problem,

@@ -1,12 +1,19 @@
 /* What attn_forward would do. */
 #include "attention/forward.h"
 
-static const char *path_of(const struct attn_kernels *kernels,
-                           const attn_options *options, bool received)
+static const char *path_of(const struct attn_forward *forward)
 {
-    if (options->additive)
+    const struct attn_kernels *const kernels = forward->kernels;
+    const bool received = forward->problem->tensors->statistics.received;
+    if (forward->problem->empty)
+        return "nothing";
+    if (forward->problem->options->additive)
         return received ? kernels->additive_two_passes : kernels->additive_one_pass;
-    return received ? kernels->two_passes : kernels->one_pass;
+    if (received)
+        return kernels->two_passes;
+    if (forward->splits.slots == 0)
+        return kernels->one_pass;
+    return forward->panel_units == 0 ? kernels->decoding : kernels->decoding_too;
 }
 
 attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
@@ -21,9 +28,7 @@ attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
     ATTN_TRY(attn_check_statistics(context, "attn_plan_forward", &problem));
     ATTN_TRY(attn_forward_layout(&forward, context, &problem));
     *plan = (attn_plan){
-        .path = problem.empty ? "nothing"
-                              : path_of(context->kernels, options,
-                                        tensors->statistics.received != NULL),
+        .path = path_of(&forward),
         .scratch_bytes = forward.scratch_bytes,
         .visible_pairs = attn_problem_visible_pairs(&problem),
     };

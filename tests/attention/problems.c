@@ -36,23 +36,23 @@ static void *allocate(size_t count, size_t size)
 
 /* The axes in a random order in memory, with random gaps, one of them perhaps backwards.
  */
-struct tensor tensor_create(int64_t e0, int64_t e1, int64_t e2, int64_t e3)
+static struct tensor create(const int64_t extent[4], bool rows)
 {
-    struct tensor t = {.extent = {e0, e1, e2, e3}};
+    struct tensor t = {.extent = {extent[0], extent[1], extent[2], extent[3]}};
     int order[4] = {3, 2, 1, 0};
     if (random_below(2))
-        for (int i = 3; i > 0; i--) {
-            const int j = (int)random_below(i + 1), swapped = order[i];
+        for (int i = 3; i > rows; i--) {
+            const int j = rows + (int)random_below(i + 1 - rows), swapped = order[i];
             order[i] = order[j];
             order[j] = swapped;
         }
     int64_t floats = 1, offset = 0;
     for (int i = 0; i < 4; i++) {
-        t.stride[order[i]] = floats + random_below(3);
+        t.stride[order[i]] = floats + (rows && i == 0 ? 0 : random_below(3));
         floats = t.stride[order[i]] * (t.extent[order[i]] > 0 ? t.extent[order[i]] : 1);
     }
     const int backwards = (int)random_below(8);
-    if (backwards < 4 && t.extent[backwards] > 0) {
+    if (backwards < 4 - rows && t.extent[backwards] > 0) {
         offset = (t.extent[backwards] - 1) * t.stride[backwards];
         t.stride[backwards] = -t.stride[backwards];
     }
@@ -62,6 +62,11 @@ struct tensor tensor_create(int64_t e0, int64_t e1, int64_t e2, int64_t e3)
         t.memory[i] = NAN;
     t.data = t.memory + offset;
     return t;
+}
+
+struct tensor tensor_create(int64_t e0, int64_t e1, int64_t e2, int64_t e3)
+{
+    return create((const int64_t[]){e0, e1, e2, e3}, false);
 }
 
 float *tensor_at(const struct tensor *t, int64_t b, int64_t h, int64_t l, int64_t d)
@@ -290,6 +295,19 @@ static void poison_hidden(struct problem *p)
 /* ---- Problems and results -------------------------------------------------------------
  */
 
+/* Lengths around a split, groups of 1 to 20 heads. */
+static void choose_one_query(attn_shape *s)
+{
+    static const int64_t lengths[] = {0, 1, 2, 127, 128, 129, 511, 512, 513, 1025, 1300};
+    static const int64_t groups[] = {1, 2, 3, 4, 5, 8, 12, 16, 20};
+    if (random_below(4)) {
+        s->Lq = 1;
+        s->Lk = lengths[random_below(sizeof lengths / sizeof *lengths)];
+    }
+    s->Hk = 1 + random_below(2);
+    s->H = s->Hk * groups[random_below(s->Hk == 1 ? 9 : 8)];
+}
+
 struct problem problem_create(uint64_t seed, unsigned rules)
 {
     random_state = seed * 2 + 1;
@@ -302,11 +320,15 @@ struct problem problem_create(uint64_t seed, unsigned rules)
     s->Lk = random_below(random_below(2) ? 20 : 400);
     s->D = 1 + random_below(40);
     s->Dv = 1 + random_below(40);
+    if (rules & RULE_ONE_QUERY)
+        choose_one_query(s);
     attn_options_init(&p.options, s);
     choose_options(&p, rules);
+    const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
+    const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
     p.query = tensor_create(s->B, s->H, s->Lq, s->D);
-    p.key = tensor_create(s->B, s->Hk, s->Lk, s->D);
-    p.value = tensor_create(s->B, s->Hk, s->Lk, s->Dv);
+    p.key = create(key, rules & RULE_ONE_QUERY);
+    p.value = create(value, rules & RULE_ONE_QUERY);
     tensor_randomise(&p.query, random_below(2) ? 1.0f : 5.0f); /* 5: peaked weights */
     tensor_randomise(&p.key, 1.0f);
     tensor_randomise(&p.value, 1.0f);

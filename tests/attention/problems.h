@@ -30,6 +30,7 @@ enum problem_rules {
     RULE_DROPOUT = 64,
     RULE_ADDITIVE = 128,
     RULES_ALL = 255,
+    RULE_ONE_QUERY = 256, /* mostly one query a sequence, and rows without gaps inside */
 };
 
 struct problem {

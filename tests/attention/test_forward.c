@@ -161,6 +161,11 @@ static void check_all_rules(attn_context *context)
     check_random(context, 250, RULES_ALL);
 }
 
+static void check_single_queries(attn_context *context)
+{
+    check_random(context, 250, RULES_ALL | RULE_ONE_QUERY);
+}
+
 static void every_level_agrees_with_the_reference(void **state)
 {
     (void)state;
@@ -179,6 +184,12 @@ static void every_rule_agrees_with_the_reference(void **state)
     on_every_level(check_all_rules);
 }
 
+static void sequences_of_one_query_agree_with_the_reference(void **state)
+{
+    (void)state;
+    on_every_level(check_single_queries);
+}
+
 static void assert_same_bits(const struct results *a, const struct results *b)
 {
     if (memcmp(a->output.memory, b->output.memory, a->output.floats * sizeof(float)) != 0)
@@ -188,8 +199,9 @@ static void assert_same_bits(const struct results *a, const struct results *b)
 
 static void check_statistics_leave_output_alone(attn_context *context)
 {
-    for (seed = 0; seed < 60; seed++) {
-        struct problem p = problem_create(seed, RULES_ALL);
+    for (seed = 0; seed < 120; seed++) {
+        struct problem p =
+            problem_create(seed, seed % 2 ? RULES_ALL : RULES_ALL | RULE_ONE_QUERY);
         struct results with = results_create(&p), without = with;
         without.output.memory = malloc(with.output.floats * sizeof(float));
         without.lse = malloc(with.rows * sizeof(float) + 1);
@@ -330,6 +342,7 @@ int main(void)
         cmocka_unit_test(every_level_agrees_with_the_reference),
         cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
         cmocka_unit_test(every_rule_agrees_with_the_reference),
+        cmocka_unit_test(sequences_of_one_query_agree_with_the_reference),
         cmocka_unit_test(asking_for_statistics_changes_no_bit_of_the_output),
         cmocka_unit_test(nan_reaches_the_rows_that_see_it_and_no_other),
     };

@@ -1,0 +1,69 @@
+/* What decoding asks of the kernels: one query of a few heads that read the same keys.
+ * A lane is a head and a phase: with h heads to a key and n lanes, the vector of scores
+ * number r holds keys r·n/h, r·n/h + 1, … one after the other, each with its h heads.  A
+ * key or a value is a row without gaps, read in place along its elements. */
+#ifndef ATTN_KERNEL_DECODE_TABLE_H
+#define ATTN_KERNEL_DECODE_TABLE_H
+
+#include "kernel/table.h"
+
+/* The query's side.  Rows of query and output are padded to whole vectors, query with 0.
+ */
+struct attn_decode_panel {
+    size_t heads; /* to a key: a power of two, at most the lanes.  Those beyond the
+                   * problem's have queries of 0 */
+    size_t D, Dv;
+    size_t query_stride, output_stride; /* floats from one head to the next */
+    float *query;                       /* [heads][D], multiplied by scale */
+    float *output; /* [heads][Dv]: Σ e^(score − reference) · value */
+
+    /* The running state of each lane; vectors is 1, and D, Dv, query and output are not
+     * used.  The lanes of one head share their reference. */
+    struct attn_panel lanes;
+
+    /* What softmax multiplied the sums by, and value has to multiply the output by. */
+    bool grew;
+    float growth[ATTN_PANEL_LANES];
+};
+
+/* A run of keys that the query sees all of, but for what `added` hides. */
+struct attn_decode_block {
+    int64_t first_key; /* its index in the sequence */
+    size_t keys;       /* 1 to ATTN_BLOCK_KEYS */
+    const char *key, *value;
+    ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
+    attn_type key_type, value_type;
+    const char *next_key,
+        *next_value;  /* those of the block after it, which are fetched */
+    size_t next_keys; /* 0: none */
+
+    /* How scores are bent. */
+    float softcap;       /* 0: not */
+    float distance;      /* of the query's position from the first key */
+    const float *slopes; /* NULL: no ALiBi; that of each lane */
+    const float *added;  /* NULL: nothing; [key][heads] to the end of the last vector:
+                          * bias, −∞ where keep or bias hides */
+};
+
+struct attn_decode_kernels {
+    /* scores[key][heads] = bent key · query, −∞ where hidden, and for keys beyond the
+     * block's in the last vector. */
+    void (*score)(float *scores, const struct attn_decode_panel *panel,
+                  const struct attn_decode_block *block);
+
+    /* As attn_kernels.softmax, without dropout. */
+    void (*softmax)(struct attn_decode_panel *panel, float *scores,
+                    const struct attn_decode_block *block,
+                    const struct attn_sweep *sweep);
+
+    /* output[head][d] = growth · output + Σ weights[key][head] · value[key][d] over the
+     * keys the head sees: a value it does not see may be NaN. */
+    void (*value)(struct attn_decode_panel *panel, const float *weights,
+                  const struct attn_decode_block *block);
+
+    /* to[n] = to[n] · to_factor + from[n] · from_factor; size is in whole vectors. */
+    void (*merge)(float *to, float to_factor, const float *from, float from_factor,
+                  size_t size);
+};
+
+#endif
