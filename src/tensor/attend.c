@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct attend {
-    attn_tensor *query, *key, *value, *y;
+    attn_tensor *query, *key, *value, *additive, *y;
     attn_shape shape;
     attn_tensors tensors;
     attn_options options;
@@ -40,8 +40,12 @@ static bool attend_fits(attn_tape *tape, const struct attend *a,
     const int64_t width = a->query->extent[1];
     const int64_t key_width = a->key->extent[1], value_width = a->value->extent[1];
     if (H >= 1 && Hk >= 1 && width % H == 0 && key_width % Hk == 0 &&
-        value_width % Hk == 0 && width / H == key_width / Hk)
-        return true;
+        value_width % Hk == 0 && width / H == key_width / Hk) {
+        const attn_named_tensor additive = {"additive", a->additive};
+        const int64_t vectors[] = {H, width / H};
+        return !a->additive ||
+               attn_tensor_has_shape(tape, operation, additive, 2, vectors);
+    }
     attn_tape_fail(
         tape, ATTN_EINVAL,
         "attn_attend: %lld query heads of width %lld and %lld key heads of width "
@@ -83,6 +87,9 @@ static void attend_backward(attn_tape *tape, void *arguments)
     const struct overwritten dquery = overwritten_begin(tape, a->query);
     const struct overwritten dkey = overwritten_begin(tape, a->key);
     const struct overwritten dvalue = overwritten_begin(tape, a->value);
+    struct overwritten dadditive = {.to = NULL};
+    if (a->additive)
+        dadditive = overwritten_begin(tape, a->additive);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     const attn_gradients gradients = {
@@ -90,6 +97,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
         .query = packed_output(dquery.memory, shape->H, shape->D),
         .key = packed_output(dkey.memory, shape->Hk, shape->D),
         .value = packed_output(dvalue.memory, shape->Hk, shape->Dv),
+        .additive = dadditive.memory,
     };
     attn_context *const context = attn_tape_context(tape);
     const attn_status status =
@@ -101,6 +109,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
     overwritten_end(tape, &dquery);
     overwritten_end(tape, &dkey);
     overwritten_end(tape, &dvalue);
+    overwritten_end(tape, &dadditive);
 }
 
 /* The operation's copies of what the caller may change before backward. */
@@ -132,6 +141,10 @@ static bool attend_forward(attn_tape *tape, struct attend *a,
                             .D = a->query->extent[1] / H,
                             .Dv = a->value->extent[1] / Hk};
     a->options = attention->options;
+    if (a->additive) {
+        a->options.score = ATTN_SCORE_ADDITIVE;
+        a->options.additive = a->additive->data;
+    }
     if (!attn_tape_training(tape))
         a->options.dropout = 0.0;
     else if (a->options.dropout > 0.0)
@@ -164,7 +177,8 @@ attn_tensor *attn_attend(attn_tape *tape, attn_tensor *query, attn_tensor *key,
     struct attend *const a = attn_tape_allocate(tape, sizeof *a);
     if (!a)
         return NULL;
-    *a = (struct attend){.query = query, .key = key, .value = value};
+    *a = (struct attend){
+        .query = query, .key = key, .value = value, .additive = attention->additive};
     if (!attend_fits(tape, a, attention) || !attend_forward(tape, a, attention))
         return NULL;
     if (shape)

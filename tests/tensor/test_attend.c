@@ -62,6 +62,68 @@ static void attend_has_the_gradients_of_differences(void **state)
     }
 }
 
+static attn_tensor *build_additive(attn_tape *tape, attn_tensor *const *leaves,
+                                   void *user)
+{
+    attn_packed_attention *const attention = user;
+    attention->additive = leaves[3];
+    return attn_attend(tape, leaves[0], leaves[1], leaves[2], attention, NULL, NULL);
+}
+
+/* A vector that serves twice: its gradients meet. */
+static attn_tensor *build_additive_twice(attn_tape *tape, attn_tensor *const *leaves,
+                                         void *user)
+{
+    attn_tensor *const query = build_additive(tape, leaves, user);
+    attn_packed_attention *const attention = user;
+    attn_tensor *const y =
+        attn_attend(tape, leaves[0], leaves[1], leaves[2], attention, NULL, NULL);
+    return attn_add(tape, query, y);
+}
+
+static void additive_scores_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float query[QUERIES * H * D], key[KEYS * D], value[KEYS * DV], vectors[H * D];
+    test_fill(query, QUERIES * H * D, 1), test_fill(key, KEYS * D, 2);
+    test_fill(value, KEYS * DV, 3), test_fill(vectors, H * D, 4);
+    const test_leaf leaves[] = {{query, 2, {QUERIES, H * D}, false},
+                                {key, 2, {KEYS, D}, false},
+                                {value, 2, {KEYS, DV}, false},
+                                {vectors, 2, {H, D}, false}};
+    for (size_t i = 0; i < test_isa_count; i++) {
+        attn_tape *const tape = test_tape_create(test_isas[i]);
+        for (int dropped = 0; tape && dropped < 2; dropped++) {
+            attn_packed_attention attention = packed_attention(dropped ? 0.3 : 0.0);
+            attention.Hk = 1;
+            attention.options.scale = 1.5f;
+            test_gradients(tape, build_additive, &attention, leaves, 4, 0.01f, 2e-3);
+            test_gradients(tape, build_additive_twice, &attention, leaves, 4, 0.01f,
+                           2e-3);
+        }
+        if (tape)
+            test_tape_destroy(tape);
+    }
+}
+
+static void attend_names_vectors_of_another_shape(void **state)
+{
+    (void)state;
+    float zeros[QUERIES * H * D] = {0};
+    attn_tape *const tape = test_tape_create(NULL);
+    attn_packed_attention attention = packed_attention(0.0);
+    attn_tape_begin(tape, false, 0);
+    attn_tensor *const x =
+        attn_tape_leaf(tape, zeros, NULL, 2, (const int64_t[]){QUERIES, H * D});
+    attention.additive = x;
+    assert_null(attn_attend(tape, x, x, x, &attention, NULL, NULL));
+    assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
+    const char *const message = attn_context_message(attn_tape_context(tape));
+    if (!strstr(message, "attn_attend: additive"))
+        fail_msg("message '%s'", message);
+    test_tape_destroy(tape);
+}
+
 static void attend_names_heads_that_do_not_divide_the_width(void **state)
 {
     (void)state;
@@ -377,6 +439,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attend_has_the_gradients_of_differences),
+        cmocka_unit_test(additive_scores_have_the_gradients_of_differences),
+        cmocka_unit_test(attend_names_vectors_of_another_shape),
         cmocka_unit_test(attend_names_heads_that_do_not_divide_the_width),
         cmocka_unit_test(attend_hands_on_what_attention_says_is_wrong),
         cmocka_unit_test(multihead_is_the_reference_between_projections),
