@@ -1,7 +1,7 @@
 /* attn bench: how near the kernels come to this machine's limit.  Each figure is exact
  * work (4·D operations for each visible pair forward, 10·D backward) a second, over the
- * rate of a multiply-add loop on registers in the same run; or a time over that of a
- * simpler case. */
+ * rate of a multiply-add loop on registers in the same run; for decoding bytes a second
+ * over the rate of reading memory; or a time over that of a simpler case. */
 #define _DEFAULT_SOURCE /* strsep */
 #include "cli/bench.h"
 #include <stdio.h>
@@ -12,10 +12,11 @@ static const char help[] =
     "usage: attn bench [options]\n"
     "\n"
     "What the operations reach on this machine, beside what is asked of them: rates as\n"
-    "fractions of its multiply-add peak, or times over those of a simpler case; best of\n"
-    "several turns in one run.\n"
+    "fractions of its multiply-add peak or of its read rate, or times over those of a\n"
+    "simpler case; best of several turns in one run.\n"
     "\n"
-    "  --op NAME          forward, backward, statistics, shapes, short or all (default)\n"
+    "  --op NAME          forward, backward, statistics, shapes, short, types, decode,\n"
+    "                     training or all (default)\n"
     "  --full             all that is asked, on 1 thread and on all: several minutes\n"
     "  --lengths L,L,…    sequence lengths, in place of those that suit the operation\n"
     "  --head-sizes D,…   head sizes, likewise\n"
@@ -34,7 +35,8 @@ static const struct family {
 } families[] = {
     {"forward", bench_forward},       {"backward", bench_backward},
     {"statistics", bench_statistics}, {"shapes", bench_shapes},
-    {"short", bench_short},
+    {"short", bench_short},           {"types", bench_types},
+    {"decode", bench_decode},         {"training", bench_training},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

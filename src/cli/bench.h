@@ -93,6 +93,10 @@ void *bench_memory(struct bench_group *group, size_t bytes);
 /* Numbers near enough to N(0, 1). */
 float *bench_numbers(struct bench_group *group, size_t count);
 
+/* A case without tensors. */
+struct bench_case *bench_add_bare(struct bench_group *group, const char *op,
+                                  const char *name, const attn_shape *shape);
+
 /* A forward pass over dense fp32 tensors of random numbers, against the peak. */
 struct bench_case *bench_add(struct bench_group *group, const char *op, const char *name,
                              const attn_shape *shape);
@@ -121,6 +125,22 @@ attn_status bench_backward(struct bench *bench, attn_error *error);
 attn_status bench_statistics(struct bench *bench, attn_error *error);
 attn_status bench_shapes(struct bench *bench, attn_error *error);
 attn_status bench_short(struct bench *bench, attn_error *error);
+attn_status bench_types(struct bench *bench, attn_error *error);
+attn_status bench_decode(struct bench *bench, attn_error *error);
+attn_status bench_training(struct bench *bench, attn_error *error);
+
+/* ---- bench_halves.c ---- */
+
+/* count numbers stored in that type, from as many in fp32. */
+void *bench_stored(struct bench_group *group, attn_type type, const float *numbers,
+                   size_t count);
+
+/* Stores the case's tensors, its output too, in that type. */
+void bench_store(struct bench_group *group, struct bench_case *bench_case,
+                 attn_type type);
+
+/* "fp32", "fp16", "bf16" */
+const char *bench_type_name(attn_type type);
 
 /* ---- bench_print.c ---- */
 

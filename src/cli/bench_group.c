@@ -69,16 +69,23 @@ static struct bench_case *take_case(struct bench_group *group, const char *name)
     return c;
 }
 
-struct bench_case *bench_add(struct bench_group *group, const char *op, const char *name,
-                             const attn_shape *shape)
+struct bench_case *bench_add_bare(struct bench_group *group, const char *op,
+                                  const char *name, const attn_shape *shape)
 {
     struct bench_case *const c = take_case(group, name);
-    const size_t query_rows = (size_t)(shape->B * shape->H * shape->Lq);
-    const size_t key_rows = (size_t)(shape->B * shape->Hk * shape->Lk);
-    const size_t D = (size_t)shape->D, Dv = (size_t)shape->Dv;
     c->op = op;
     c->shape = *shape;
     attn_options_init(&c->options, shape);
+    return c;
+}
+
+struct bench_case *bench_add(struct bench_group *group, const char *op, const char *name,
+                             const attn_shape *shape)
+{
+    struct bench_case *const c = bench_add_bare(group, op, name, shape);
+    const size_t query_rows = (size_t)(shape->B * shape->H * shape->Lq);
+    const size_t key_rows = (size_t)(shape->B * shape->Hk * shape->Lk);
+    const size_t D = (size_t)shape->D, Dv = (size_t)shape->Dv;
     c->tensors.query = attn_input_dense(bench_numbers(group, query_rows * D), shape->H,
                                         shape->Lq, shape->D);
     c->tensors.key = attn_input_dense(bench_numbers(group, key_rows * D), shape->Hk,

@@ -26,22 +26,25 @@ static double peak(int64_t repeats)
     return 2.0 * PEAK_CHAINS * (double)VF_LANES * (double)repeats + (seen == 0.5f);
 }
 
-enum { READ_CHAINS = 8 };
+/* Read by turns, four cache lines each: on Zen 4 one stretch alone gives a core 23 GB/s,
+ * eight give it 30, sixteen 21. */
+enum { READ_STRETCHES = 8, READ_FLOATS = 64 };
 
 static float read_through(const float *x, size_t count)
 {
-    vf sum[READ_CHAINS] = {{0}};
-    for (size_t i = 0; i + READ_CHAINS * VF_LANES <= count; i += READ_CHAINS * VF_LANES) {
-#pragma GCC unroll 8
-        for (size_t n = 0; n < READ_CHAINS; n++)
-            sum[n] = sum[n] + vf_load(x + i + n * VF_LANES);
-    }
-    vf total = {0};
-    for (size_t n = 0; n < READ_CHAINS; n++)
-        total = total + sum[n];
+    const size_t stretch = count / READ_STRETCHES;
+    vf sum[READ_FLOATS / VF_LANES] = {{0}};
+    for (size_t i = 0; i < stretch; i += READ_FLOATS)
+        for (size_t s = 0; s < READ_STRETCHES; s++) {
+            const float *const from = x + s * stretch + i;
+#pragma GCC unroll 16
+            for (size_t n = 0; n < READ_FLOATS / VF_LANES; n++)
+                sum[n] = sum[n] + vf_load(from + n * VF_LANES);
+        }
     float seen = 0.0f;
-    for (size_t i = 0; i < VF_LANES; i++)
-        seen += total[i];
+    for (size_t n = 0; n < READ_FLOATS / VF_LANES; n++)
+        for (size_t i = 0; i < VF_LANES; i++)
+            seen += sum[n][i];
     return seen;
 }
 

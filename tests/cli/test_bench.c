@@ -118,9 +118,7 @@ static void every_operation_has_rows_of_the_same_form(void **state)
         const char *name;
         size_t rows;
     } operations[] = {
-        {"statistics", 10},
-        {"shapes", 20},
-        {"short", 1},
+        {"statistics", 10}, {"shapes", 20}, {"short", 1}, {"types", 6}, {"decode", 3},
     };
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
         char arguments[128];
@@ -134,6 +132,44 @@ static void every_operation_has_rows_of_the_same_form(void **state)
         }
         json_decref(result);
     }
+}
+
+static void decoding_is_held_against_reading_memory(void **state)
+{
+    (void)state;
+    json_t *const result = run_json(TINY " --op decode --threads 2 --json");
+    const json_t *const limits = json_array_get(json_object_get(result, "limits"), 0);
+    const double read = real(limits, "read_gbytes");
+    static const char *const types[] = {"fp32", "bf16", "fp16"};
+    assert_true(read > 0.0);
+    for (size_t i = 0; i < 3; i++) {
+        const json_t *const row = json_array_get(json_object_get(result, "rows"), i);
+        assert_string_equal(words(row, "dtype"), types[i]);
+        assert_string_equal(words(row, "against"), "read");
+        assert_string_equal(words(row, "unit"), "GB/s");
+        assert_int_equal(whole(row, "Lq"), 1);
+        assert_int_equal(whole(row, "H"), 4 * whole(row, "Hk"));
+        /* keys and values, each once */
+        const double bytes = 2.0 * 8.0 * 64.0 * 16.0 * (i == 0 ? 4.0 : 2.0);
+        const double rate = real(row, "rate"), took = real(row, "milliseconds");
+        assert_true(fabs(rate * took * 1e6 / bytes - 1.0) < 1e-3);
+        assert_true(fabs(real(row, "reached") * read / rate - 1.0) < 1e-3);
+    }
+    json_decref(result);
+}
+
+static void a_training_step_counts_its_parameters_and_pairs(void **state)
+{
+    (void)state;
+    json_t *const result =
+        run_json("bench --op training --lengths 8 --batch 2 --seconds 0 --json");
+    const json_t *const row = json_array_get(json_object_get(result, "rows"), 0);
+    assert_int_equal(json_array_size(json_object_get(result, "rows")), 1);
+    assert_row(row);
+    const double work = 16.0 * (6.0 * 6794496.0 + 14.0 * 6.0 * 256.0 * 4.5);
+    const double rate = real(row, "rate"), took = real(row, "milliseconds");
+    assert_true(fabs(rate * took * 1e6 / work - 1.0) < 1e-3);
+    json_decref(result);
 }
 
 static void a_time_is_held_against_the_case_it_names(void **state)
@@ -233,8 +269,8 @@ static void misuse_is_named(void **state)
         const char *arguments, *message;
     } wrong[] = {
         {"x", "unexpected argument 'x'"},
-        {"--op x",
-         "--op is 'x', expected forward, backward, statistics, shapes, short or all"},
+        {"--op x", "--op is 'x', expected forward, backward, statistics, shapes, short, "
+                   "types, decode, training or all"},
         {"--lengths ''", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,,8", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,x", "--lengths is 'x', expected a whole number from 1 to 1048576"},
@@ -297,6 +333,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(json_has_a_row_for_each_visibility_of_forward_and_backward),
         cmocka_unit_test(every_operation_has_rows_of_the_same_form),
+        cmocka_unit_test(decoding_is_held_against_reading_memory),
+        cmocka_unit_test(a_training_step_counts_its_parameters_and_pairs),
         cmocka_unit_test(a_time_is_held_against_the_case_it_names),
         cmocka_unit_test(what_is_asked_hangs_on_length_head_size_and_threads),
         cmocka_unit_test(sizes_and_one_operation_are_chosen),

@@ -1,0 +1,54 @@
+/* Forward over 16-bit tensors, against the same in fp32. */
+#include "cli/bench.h"
+#include <string.h>
+
+/* Where products of bfloat16 are instructions, more is asked. */
+static bool has_bf16_products(const struct bench *bench)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+    return strcmp(bench->kernels->isa, "avx512") == 0 &&
+           __builtin_cpu_supports("avx512bf16");
+#else
+    (void)bench;
+    return false;
+#endif
+}
+
+static attn_status measure_length(struct bench *bench, int64_t L, int64_t D,
+                                  attn_error *error)
+{
+    static const attn_type types[] = {ATTN_BF16, ATTN_F16};
+    static const char *const names[] = {"full", "causal"};
+    static const char *const plain_names[] = {"full, fp32", "causal, fp32"};
+    const int64_t H = bench->H ? bench->H : 8, B = bench->B ? bench->B : 1;
+    struct bench_group group;
+    bench_group_init(&group, bench);
+    struct bench_case *plain[2];
+    for (int causal = 0; causal < 2; causal++) {
+        const attn_shape shape = {B, H, H, L, L, D, D};
+        plain[causal] = bench_add(&group, "types", plain_names[causal], &shape);
+        plain[causal]->options.causal = causal;
+    }
+    for (size_t t = 0; t < 2; t++)
+        for (int causal = 0; causal < 2; causal++) {
+            struct bench_case *const c =
+                bench_add_like(&group, plain[causal], names[causal]);
+            bench_store(&group, c, types[t]);
+            bench_compare(c, plain[causal], BENCH_SPEED, 1.0,
+                          types[t] == ATTN_BF16 && has_bf16_products(bench) ? 1.6 : 0.0);
+        }
+    return bench_group_run(&group, error);
+}
+
+attn_status bench_types(struct bench *bench, attn_error *error)
+{
+    static const int64_t own_lengths[] = {2048}, own_sizes[] = {64, 128};
+    int64_t lengths[BENCH_SIZES], sizes[BENCH_SIZES];
+    const size_t length_count = bench_lengths(bench, own_lengths, 1, lengths);
+    const size_t size_count =
+        bench_head_sizes(bench, own_sizes, bench->full ? 2 : 1, sizes);
+    for (size_t l = 0; l < length_count; l++)
+        for (size_t d = 0; d < size_count; d++)
+            ATTN_TRY(measure_length(bench, lengths[l], sizes[d], error));
+    return ATTN_OK;
+}
