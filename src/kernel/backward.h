@@ -68,7 +68,7 @@ static void backward_differentiate(const struct attn_backward_panel *panel,
 {
     const struct attn_block *const keys = &block->forward;
     const size_t width = panel->forward.vectors * VF_LANES;
-    plain_scores(block->score, &panel->forward, keys);
+    plain_scores(block->score, &panel->forward, keys, NULL);
     if (keys->softcap > 0.0f)
         cap_slopes(block->slope, block->score, keys->keys * width, keys->softcap);
     bend_scores(block->score, &panel->forward, keys);

@@ -283,6 +283,25 @@ static void decode_keep_top(struct attn_decode_panel *panel, const float *scores
     }
 }
 
+struct largest {
+    vf score;
+    vi key; /* the lowest that has it; only if asked for */
+};
+
+INLINE struct largest column_largest(const struct column *c, const bool with_key)
+{
+    struct largest largest = {vf_set1(-INFINITY), vi_set1(0)};
+    vi counter = vi_set1(0);
+    for (size_t key = 0; key < c->keys; key++) {
+        const vf score = vf_load(c->scores + key * c->width);
+        if (with_key)
+            largest.key = vi_where_greater(score, largest.score, counter, largest.key);
+        largest.score = vf_max(largest.score, score);
+        counter += 1;
+    }
+    return largest;
+}
+
 static void decode_remember_largest(struct attn_decode_panel *panel,
                                     const struct attn_decode_block *block,
                                     const struct largest *largest)

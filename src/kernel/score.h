@@ -74,8 +74,9 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
     hide_unseen(scores, panel, block, block->full_end, block->keys);
 }
 
+/* largest, [width], grows to the largest products of each lane on the way; or NULL. */
 static void multiply_scores(float *scores, const struct attn_panel *panel,
-                            const struct attn_block *block)
+                            const struct attn_block *block, float *largest)
 {
     const size_t width = panel->vectors * VF_LANES;
     struct product p = {
@@ -84,6 +85,7 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
         .right = panel->query,
         .width = width,
         .end = panel->D,
+        .largest = largest,
     };
     for (size_t key = 0; key < block->keys; key += p.rows) {
         const struct segment segment = segment_from(block, panel->vectors, key);
@@ -95,25 +97,46 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
             p.rows = FETCH_KEYS;
         if (block->bias.x)
             fetch_bias(&block->bias, key);
-        product(&p, segment.vectors, false, MASK_NONE);
+        product_set(&p, segment.vectors);
     }
 }
 
-/* Before softcap and all that follows. */
+/* Before softcap and all that follows.  largest as in multiply_scores, and consulted only
+ * there. */
 static void plain_scores(float *scores, const struct attn_panel *panel,
-                         const struct attn_block *block)
+                         const struct attn_block *block, float *largest)
 {
     if (panel->additive.vector)
         additive_scores(scores, panel, block);
     else
-        multiply_scores(scores, panel, block);
+        multiply_scores(scores, panel, block, largest);
 }
 
-static void score(float *scores, const struct attn_panel *panel,
-                  const struct attn_block *block)
+static void note_largest(struct attn_panel *panel, const float *scores,
+                         const struct attn_block *block)
 {
-    plain_scores(scores, panel, block);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        const struct segment seen = seen_by_vector(block, v);
+        const size_t width = panel->vectors * VF_LANES, lane = v * VF_LANES;
+        vf largest = vf_load(panel->block_largest + lane);
+        for (size_t key = seen.begin; key < seen.end; key++)
+            largest = vf_max(largest, vf_load(scores + key * width + lane));
+        vf_store(panel->block_largest + lane, largest);
+    }
+}
+
+static void score(float *scores, struct attn_panel *panel, const struct attn_block *block)
+{
+    const bool products_stay = !panel->additive.vector && block->softcap == 0.0f &&
+                               block->alibi_slope == 0.0f && !block->keep &&
+                               !block->bias.x && sees_all(block, 0, block->keys);
+    for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
+        vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
+    plain_scores(scores, panel, block, products_stay ? panel->block_largest : NULL);
+    if (products_stay)
+        return;
     bend_scores(scores, panel, block);
+    note_largest(panel, scores, block);
 }
 
 #endif
