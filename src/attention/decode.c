@@ -1,6 +1,7 @@
 /* One query of a sequence over its keys, a group of heads and a split of the keys at a
  * time; and the merge of the splits. */
 #include "attention/decode.h"
+#include "attention/cache.h"
 #include "attention/forward.h"
 #include "kernel/backward_table.h"
 #include "kernel/decode_table.h"
@@ -44,6 +45,8 @@ bool attn_decode_takes(const struct attn_problem *problem,
                        const struct attn_sequence *sequence)
 {
     const attn_shape *const shape = problem->shape;
+    if (problem->cached)
+        return true;
     return sequence->Lq == 1 && problem->options->dropout == 0.0 &&
            !problem->options->additive &&
            (shape->D == 1 || problem->tensors->key.stride[3] == 1) &&
@@ -401,32 +404,72 @@ static void note_places(const struct decoder *decoder, int64_t first, int64_t ke
                                     (size_t)n];
 }
 
+/* Where the group's keys and values lie from one key on, and for how many keys. */
+static struct attn_cached_rows find_rows(const struct decoder *decoder, int64_t first)
+{
+    const struct attn_problem *const problem = decoder->forward->problem;
+    const struct attn_head *const head = &decoder->heads[0];
+    const attn_input *const key = &problem->tensors->key;
+    const attn_input *const value = &problem->tensors->value;
+    if (problem->cached) {
+        const struct attn_cached *const cached = problem->cached;
+        const int64_t name = cached->batch->sequences[decoder->sequence.index];
+        return attn_cache_rows(cached->cache, attn_cache_find(cached->cache, name),
+                               head->hk, first);
+    }
+    return (struct attn_cached_rows){
+        .key = attn_element(head->key, key->type, first * key->stride[2]),
+        .value = attn_element(head->value, value->type, first * value->stride[2]),
+        .keys = decoder->seen.end - first,
+    };
+}
+
+/* How the rows follow each other. */
+static void describe_rows(struct attn_decode_block *block,
+                          const struct attn_problem *problem)
+{
+    const attn_input *const key = &problem->tensors->key;
+    const attn_input *const value = &problem->tensors->value;
+    if (problem->cached) {
+        const attn_cache *const cache = problem->cached->cache;
+        const size_t bytes = attn_cache_element_bytes(cache);
+        block->key_type = block->value_type = (enum attn_stored)cache->options.type;
+        block->key_stride = (ptrdiff_t)((size_t)cache->options.D * bytes);
+        block->value_stride = (ptrdiff_t)((size_t)cache->options.Dv * bytes);
+        return;
+    }
+    block->key_type = (enum attn_stored)key->type;
+    block->value_type = (enum attn_stored)value->type;
+    block->key_stride = key->stride[2] * (ptrdiff_t)attn_type_bytes(key->type);
+    block->value_stride = value->stride[2] * (ptrdiff_t)attn_type_bytes(value->type);
+}
+
 /* Keys [first, end); those to be fetched for what comes after end at `after`. */
 static void attend_block(struct decoder *decoder, int64_t first, int64_t end,
                          int64_t after, float places[MOST_HEADS][4], int64_t *visible)
 {
     const struct attn_forward *const forward = decoder->forward;
-    const attn_input *const key = &forward->problem->tensors->key;
-    const attn_input *const value = &forward->problem->tensors->value;
     const attn_options *const options = forward->problem->options;
     const struct attn_decode_kernels *const kernels = forward->kernels->decode;
-    const struct attn_head *const head = &decoder->heads[0];
+    const struct attn_cached_rows rows = find_rows(decoder, first);
     struct attn_decode_block block = {
         .first_key = first,
         .keys = (size_t)(end - first),
-        .key = attn_element(head->key, key->type, first * key->stride[2]),
-        .value = attn_element(head->value, value->type, first * value->stride[2]),
-        .key_stride = key->stride[2] * (ptrdiff_t)attn_type_bytes(key->type),
-        .value_stride = value->stride[2] * (ptrdiff_t)attn_type_bytes(value->type),
-        .key_type = key->type,
-        .value_type = value->type,
-        .next_key = attn_element(head->key, key->type, end * key->stride[2]),
-        .next_value = attn_element(head->value, value->type, end * value->stride[2]),
-        .next_keys = (size_t)(after - end),
+        .key = rows.key,
+        .value = rows.value,
+        .key_scales = rows.key_scale,
+        .value_scales = rows.value_scale,
         .softcap = options->softcap,
         .distance = (float)(decoder->sequence.offset - first),
         .slopes = options->alibi_slopes ? decoder->slopes : NULL,
     };
+    describe_rows(&block, forward->problem);
+    if (after > end) {
+        const struct attn_cached_rows next = find_rows(decoder, end);
+        block.next_key = next.key;
+        block.next_value = next.value;
+        block.next_keys = (size_t)attn_least(after - end, next.keys);
+    }
     if (options->keep.data || options->bias.data) {
         fill_added(decoder, first, end - first, visible);
         block.added = decoder->added;
@@ -506,7 +549,8 @@ static void attend_split(struct decoder *decoder, int64_t split, int64_t run_end
          0.0f);
     for (int64_t key = first; key < end;) {
         const int64_t next = key - key % ATTN_BLOCK_KEYS + ATTN_BLOCK_KEYS;
-        const int64_t stop = attn_least(end, next);
+        const int64_t rows = find_rows(decoder, key).keys;
+        const int64_t stop = attn_least(key + rows, attn_least(end, next));
         attend_block(decoder, key, stop, attn_least(run_end, stop + ATTN_BLOCK_KEYS),
                      places, visible);
         key = stop;

@@ -423,6 +423,24 @@ void attn_options_init_additive(attn_options *options, const attn_shape *shape,
     options->additive = additive;
 }
 
+attn_status attn_forward_run(struct attn_forward *forward, attn_context *context)
+{
+    ATTN_TRY(attn_context_reserve(context, forward->scratch_bytes, &forward->scratch));
+    char *const after_workers =
+        (char *)forward->scratch + forward->workers * forward->worker_bytes;
+    const bool received = forward->problem->tensors->statistics.received;
+    if (received) {
+        forward->references = (float *)after_workers;
+        forward->inverses = forward->references + rows_of(forward->problem);
+    }
+    attn_decode_begin(forward, (char *)forward->scratch + forward->scratch_bytes -
+                                   forward->splits.bytes);
+    attn_context_run(context, forward->workers, work, forward);
+    if (received)
+        attn_receive(forward, context);
+    return ATTN_OK;
+}
+
 attn_status attn_forward(attn_context *context, const attn_shape *shape,
                          const attn_tensors *tensors, const attn_options *options)
 {
@@ -432,16 +450,5 @@ attn_status attn_forward(attn_context *context, const attn_shape *shape,
                                ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
     ATTN_TRY(attn_check_statistics(context, "attn_forward", &problem));
     ATTN_TRY(attn_forward_layout(&forward, context, &problem));
-    ATTN_TRY(attn_context_reserve(context, forward.scratch_bytes, &forward.scratch));
-    if (tensors->statistics.received) {
-        forward.references =
-            (float *)((char *)forward.scratch + forward.workers * forward.worker_bytes);
-        forward.inverses = forward.references + rows_of(&problem);
-    }
-    attn_decode_begin(&forward, (char *)forward.scratch + forward.scratch_bytes -
-                                    forward.splits.bytes);
-    attn_context_run(context, forward.workers, work, &forward);
-    if (tensors->statistics.received)
-        attn_receive(&forward, context);
-    return ATTN_OK;
+    return attn_forward_run(&forward, context);
 }

@@ -30,6 +30,13 @@ ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,
                                              const struct attn_problem *problem);
 
+/* Does it, once it is laid out. */
+ATTN_CHECKED attn_status attn_forward_run(struct attn_forward *forward,
+                                          attn_context *context);
+
+/* Says what that would be. */
+void attn_forward_plan(const struct attn_forward *forward, attn_plan *plan);
+
 /* Writes empty rows for the queries of the walk's head beyond its sequence's length. */
 void attn_store_padding(const struct attn_walk *walk);
 

@@ -16,6 +16,15 @@ static const char *path_of(const struct attn_forward *forward)
     return forward->panel_units == 0 ? kernels->decoding : kernels->decoding_too;
 }
 
+void attn_forward_plan(const struct attn_forward *forward, attn_plan *plan)
+{
+    *plan = (attn_plan){
+        .path = path_of(forward),
+        .scratch_bytes = forward->scratch_bytes,
+        .visible_pairs = attn_problem_visible_pairs(forward->problem),
+    };
+}
+
 attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
                               const attn_tensors *tensors, const attn_options *options,
                               attn_plan *plan)
@@ -27,10 +36,6 @@ attn_status attn_plan_forward(attn_context *context, const attn_shape *shape,
                                options, ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
     ATTN_TRY(attn_check_statistics(context, "attn_plan_forward", &problem));
     ATTN_TRY(attn_forward_layout(&forward, context, &problem));
-    *plan = (attn_plan){
-        .path = path_of(&forward),
-        .scratch_bytes = forward.scratch_bytes,
-        .visible_pairs = attn_problem_visible_pairs(&problem),
-    };
+    attn_forward_plan(&forward, plan);
     return ATTN_OK;
 }

@@ -1,6 +1,7 @@
 /* The checks of every argument that forward, backward and weights share, and the way from
  * a problem to its sequences and heads. */
 #include "attention/problem.h"
+#include "attention/cache.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -317,6 +318,8 @@ struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
             options->query_lengths ? options->query_lengths[index] : problem->shape->Lq;
         sequence.Lk =
             options->key_lengths ? options->key_lengths[index] : problem->shape->Lk;
+        if (problem->cached)
+            sequence.Lk = attn_cached_length(problem->cached, index);
     }
     if (options->alignment == ATTN_ALIGN_BOTTOM_RIGHT)
         sequence.offset = sequence.Lk - sequence.Lq;

@@ -12,8 +12,9 @@ struct attn_problem {
     const attn_tensors *tensors;
     const attn_options *options;
     bool packed;
-    bool empty;        /* no queries at all: nothing to do */
-    int64_t sequences; /* B, or the number of packed sequences */
+    bool empty;                       /* no queries at all: nothing to do */
+    int64_t sequences;                /* B, or the number of packed sequences */
+    const struct attn_cached *cached; /* NULL, or where the keys are: cache.h */
 };
 
 /* That an argument, which name and function name in the message, is not NULL. */

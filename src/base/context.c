@@ -1,4 +1,5 @@
-/* Life of a context.  The only file of the library that allocates. */
+/* Life of a context.  Besides caches (attention/cache.c) nothing in the library
+ * allocates. */
 #include "base/context.h"
 #include "kernel/table.h"
 #include <stdarg.h>

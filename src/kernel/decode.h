@@ -9,6 +9,7 @@
 #include "kernel/decode_table.h"
 #include "kernel/finite.h"
 #include "kernel/softmax.h"
+#include <float.h>
 
 /* ---- Sums of lanes --------------------------------------------------------------------
  */
@@ -81,20 +82,21 @@ INLINE vf sums_of_lanes(vf x[LANES])
 /* ---- Rows -----------------------------------------------------------------------------
  */
 
-INLINE size_t bytes_of(const attn_type type)
+INLINE size_t bytes_of(const enum attn_stored type)
 {
-    return type == ATTN_F32 ? 4 : 2;
+    return type == ATTN_STORED_F32 ? 4 : type == ATTN_STORED_I8 ? 1 : 2;
 }
 
 /* Elements n to n + count − 1 of a row, then 0. */
-INLINE vf load_row(const char *row, size_t n, const size_t count, const attn_type type)
+INLINE vf load_row(const char *row, size_t n, const size_t count,
+                   const enum attn_stored type)
 {
-    const char *const from = row + n * bytes_of(type);
-    if (count == LANES)
-        return vf_load_as(from, type);
-    float lanes[LANES] = {0.0f};
-    memcpy(lanes, from, count * bytes_of(type));
-    return vf_load_as(lanes, type);
+    char lanes[VF_BYTES] = {0};
+    const char *from = row + n * bytes_of(type);
+    if (count < LANES)
+        from = memcpy(lanes, from, count * bytes_of(type));
+    return type == ATTN_STORED_I8 ? vf_load_i8((const int8_t *)from)
+                                  : vf_load_as(from, (attn_type)type);
 }
 
 /* Rows that will be wanted, asked for in the order in which they lie.  What the processor
@@ -130,7 +132,7 @@ INLINE void fetch(struct ahead *a, size_t lines)
 /* One vector of one key, against the same of each head's query. */
 INLINE void score_step(vf *sum, const struct attn_decode_panel *panel, const char *row,
                        size_t n, const size_t heads, const size_t count,
-                       const attn_type type)
+                       const enum attn_stored type)
 {
     const vf key = load_row(row, n, count, type);
 #pragma GCC unroll 16
@@ -141,7 +143,7 @@ INLINE void score_step(vf *sum, const struct attn_decode_panel *panel, const cha
 /* As many keys as make a vector of scores, one after the other: each row is read from end
  * to end. */
 INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *row,
-                     struct ahead *ahead, const size_t heads, const attn_type type)
+                     struct ahead *ahead, const size_t heads, const enum attn_stored type)
 {
     const size_t rest = panel->D % LANES, whole = panel->D - rest;
     vf sum[LANES];
@@ -166,7 +168,7 @@ INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *r
 
 INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t heads,
-                        const attn_type type)
+                        const enum attn_stored type)
 {
     struct ahead ahead = ahead_of(block->next_key, block->key_stride, block->next_keys,
                                   panel->D * bytes_of(type));
@@ -182,7 +184,8 @@ INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
 }
 
 INLINE void score_block(float *scores, const struct attn_decode_panel *panel,
-                        const struct attn_decode_block *block, const attn_type type)
+                        const struct attn_decode_block *block,
+                        const enum attn_stored type)
 {
     if (panel->heads == 1)
         score_heads(scores, panel, block, 1, type);
@@ -204,6 +207,15 @@ INLINE size_t floats_of(const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block)
 {
     return (block->keys * panel->heads + LANES - 1) / LANES * LANES;
+}
+
+/* What belongs to a key, times the scale of its row. */
+static void scale_rows(float *x, const struct attn_decode_panel *panel,
+                       const struct attn_decode_block *block, const float *scales)
+{
+    for (size_t key = 0; key < block->keys; key++)
+        for (size_t h = 0; h < panel->heads; h++)
+            x[key * panel->heads + h] *= scales[key];
 }
 
 /* How far the query stands from the key of each lane, in the block's first vector. */
@@ -241,12 +253,16 @@ static void decode_add(float *scores, const float *added, size_t floats)
 static void decode_score(float *scores, const struct attn_decode_panel *panel,
                          const struct attn_decode_block *block)
 {
-    if (block->key_type == ATTN_F16)
-        score_block(scores, panel, block, ATTN_F16);
-    else if (block->key_type == ATTN_BF16)
-        score_block(scores, panel, block, ATTN_BF16);
+    if (block->key_type == ATTN_STORED_F16)
+        score_block(scores, panel, block, ATTN_STORED_F16);
+    else if (block->key_type == ATTN_STORED_BF16)
+        score_block(scores, panel, block, ATTN_STORED_BF16);
+    else if (block->key_type == ATTN_STORED_I8)
+        score_block(scores, panel, block, ATTN_STORED_I8);
     else
-        score_block(scores, panel, block, ATTN_F32);
+        score_block(scores, panel, block, ATTN_STORED_F32);
+    if (block->key_scales)
+        scale_rows(scores, panel, block, block->key_scales);
     const size_t floats = floats_of(panel, block);
     if (block->softcap > 0.0f)
         cap_scores(scores, floats, block->softcap);
@@ -407,7 +423,8 @@ struct value_tile {
 };
 
 INLINE void value_tile(const struct value_tile *t, const size_t heads,
-                       const size_t vectors, const size_t count, const attn_type type)
+                       const size_t vectors, const size_t count,
+                       const enum attn_stored type)
 {
     vf sum[VALUE_TILE];
     const float *weight = t->weights;
@@ -442,7 +459,7 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
 
 INLINE void value_heads(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block, struct ahead *ahead,
-                        size_t head, const size_t heads, const attn_type type)
+                        size_t head, const size_t heads, const enum attn_stored type)
 {
     const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
     const size_t rest = panel->Dv % LANES, whole = panel->Dv - rest;
@@ -473,37 +490,53 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
     }
 }
 
-/* Only over keys that the head sees. */
-static void value_of_seen(const struct attn_decode_panel *panel, const float *weights,
-                          const float *added, const struct attn_matrix *values,
-                          const attn_type type)
+/* Whether a key that is hidden from some head may have a value of 0 · NaN. */
+static bool values_are_finite(const struct attn_decode_panel *panel,
+                              const struct attn_decode_block *block)
 {
-    for (size_t n = 0; n < values->rows * panel->heads; n++) {
-        if (added[n] == -INFINITY)
+    if (block->value_type == ATTN_STORED_I8) {
+        float rest = 0.0f;
+        for (size_t key = 0; key < block->keys; key++)
+            rest += block->value_scales[key] * 0.0f;
+        return rest == 0.0f;
+    }
+    const struct attn_matrix values = {
+        .x = block->value,
+        .row_stride = block->value_stride / (ptrdiff_t)bytes_of(block->value_type),
+        .element_stride = 1,
+        .rows = block->keys,
+        .size = panel->Dv,
+        .type = (attn_type)block->value_type,
+    };
+    return is_finite(&values);
+}
+
+/* Only over keys that the head sees. */
+INLINE void value_of_seen(const struct attn_decode_panel *panel, const float *weights,
+                          const struct attn_decode_block *block,
+                          const enum attn_stored type)
+{
+    for (size_t n = 0; n < block->keys * panel->heads; n++) {
+        if (block->added[n] == -INFINITY)
             continue;
+        const char *const row =
+            block->value + (ptrdiff_t)(n / panel->heads) * block->value_stride;
         float *const output = panel->output + n % panel->heads * panel->output_stride;
-        for (size_t d = 0; d < panel->Dv; d += LANES)
-            vf_store(output + d, vf_fma(vf_set1(weights[n]),
-                                        load_elements(values, n / panel->heads, d, type),
-                                        vf_load(output + d)));
+        for (size_t d = 0; d < panel->Dv; d += LANES) {
+            const size_t left = panel->Dv - d;
+            const vf value = load_row(row, d, left < LANES ? left : LANES, type);
+            vf_store(output + d, vf_fma(vf_set1(weights[n]), value, vf_load(output + d)));
+        }
     }
 }
 
 INLINE void value_block(const struct attn_decode_panel *panel, const float *weights,
-                        const struct attn_decode_block *block, const attn_type type)
+                        const struct attn_decode_block *block,
+                        const enum attn_stored type)
 {
-    if (block->added) {
-        const struct attn_matrix values = {.x = block->value,
-                                           .row_stride = block->value_stride /
-                                                         (ptrdiff_t)bytes_of(type),
-                                           .element_stride = 1,
-                                           .rows = block->keys,
-                                           .size = panel->Dv,
-                                           .type = type};
-        if (!is_finite(&values)) {
-            value_of_seen(panel, weights, block->added, &values, type);
-            return;
-        }
+    if (block->added && !values_are_finite(panel, block)) {
+        value_of_seen(panel, weights, block, type);
+        return;
     }
     struct ahead ahead = ahead_of(block->next_value, block->value_stride,
                                   block->next_keys, panel->Dv * bytes_of(type));
@@ -516,19 +549,23 @@ INLINE void value_block(const struct attn_decode_panel *panel, const float *weig
             value_heads(panel, weights, block, &ahead, head, VALUE_HEADS, type);
 }
 
-static void decode_value(struct attn_decode_panel *panel, const float *weights,
+static void decode_value(struct attn_decode_panel *panel, float *weights,
                          const struct attn_decode_block *block)
 {
     for (size_t h = 0; h < panel->heads && panel->grew; h++)
         for (size_t d = 0; d < panel->Dv; d += LANES)
             scale_in_place(panel->output + h * panel->output_stride + d,
                            vf_set1(panel->growth[h]));
-    if (block->value_type == ATTN_F16)
-        value_block(panel, weights, block, ATTN_F16);
-    else if (block->value_type == ATTN_BF16)
-        value_block(panel, weights, block, ATTN_BF16);
+    if (block->value_scales)
+        scale_rows(weights, panel, block, block->value_scales);
+    if (block->value_type == ATTN_STORED_F16)
+        value_block(panel, weights, block, ATTN_STORED_F16);
+    else if (block->value_type == ATTN_STORED_BF16)
+        value_block(panel, weights, block, ATTN_STORED_BF16);
+    else if (block->value_type == ATTN_STORED_I8)
+        value_block(panel, weights, block, ATTN_STORED_I8);
     else
-        value_block(panel, weights, block, ATTN_F32);
+        value_block(panel, weights, block, ATTN_STORED_F32);
 }
 
 static void decode_merge(float *to, float to_factor, const float *from, float from_factor,
@@ -539,10 +576,43 @@ static void decode_merge(float *to, float to_factor, const float *from, float fr
         vf_store(to + n, vf_fma(vf_load(to + n), a, vf_load(from + n) * b));
 }
 
+/* ---- 8 bits ---------------------------------------------------------------------------
+ */
+
+static void quantise(int8_t *to, float *scales, const float *from, size_t row_stride,
+                     size_t rows, size_t size)
+{
+    for (size_t row = 0; row < rows; row++) {
+        const float *const x = from + row * row_stride;
+        vf largest = {0}, poison = {0};
+        for (size_t n = 0; n < size; n += LANES) {
+            largest = vf_max(largest, vf_abs(vf_load(x + n)));
+            poison += vf_load(x + n) * 0.0f;
+        }
+        float most = 0.0f;
+        for (size_t i = 0; i < LANES; i++)
+            most = largest[i] > most ? largest[i] : most;
+        if (vi_any(poison != 0.0f))
+            most = NAN;
+        /* Adding 1.5·2²³ rounds to a whole number, to even, and leaves it in the low bits
+         * of the sum. */
+        const float scale = most / 127.0f;
+        const float inverse = most >= FLT_MIN * 127.0f ? 1.0f / scale : 0.0f;
+        scales[row] = inverse == 0.0f && most == most ? 0.0f : scale;
+        for (size_t n = 0; n < size; n++) {
+            const float shifted = x[n] * inverse + 0x1.8p23f;
+            int32_t bits;
+            memcpy(&bits, &shifted, sizeof bits);
+            to[row * size + n] = (int8_t)(most == most ? bits & 0xff : 0);
+        }
+    }
+}
+
 static const struct attn_decode_kernels decode_kernels = {
     .score = decode_score,
     .softmax = decode_softmax,
     .value = decode_value,
+    .quantise = quantise,
     .merge = decode_merge,
 };
 

@@ -7,6 +7,14 @@
 
 #include "kernel/table.h"
 
+/* How keys and values are stored: a type of the header, or 8 bits with a scale a row. */
+enum attn_stored {
+    ATTN_STORED_F32 = ATTN_F32,
+    ATTN_STORED_F16 = ATTN_F16,
+    ATTN_STORED_BF16 = ATTN_BF16,
+    ATTN_STORED_I8 = 16
+};
+
 /* The query's side.  Rows of query and output are padded to whole vectors, query with 0.
  */
 struct attn_decode_panel {
@@ -32,7 +40,8 @@ struct attn_decode_block {
     size_t keys;       /* 1 to ATTN_BLOCK_KEYS */
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
-    attn_type key_type, value_type;
+    enum attn_stored key_type, value_type;
+    const float *key_scales, *value_scales; /* [keys], for 8 bits */
     const char *next_key,
         *next_value;  /* those of the block after it, which are fetched */
     size_t next_keys; /* 0: none */
@@ -57,9 +66,14 @@ struct attn_decode_kernels {
                     const struct attn_sweep *sweep);
 
     /* output[head][d] = growth · output + Σ weights[key][head] · value[key][d] over the
-     * keys the head sees: a value it does not see may be NaN. */
-    void (*value)(struct attn_decode_panel *panel, const float *weights,
+     * keys the head sees: a value it does not see may be NaN.  Overwrites weights. */
+    void (*value)(struct attn_decode_panel *panel, float *weights,
                   const struct attn_decode_block *block);
+
+    /* Rows without gaps of 8 bits: to · scale is the row, to half of the scale, which is
+     * its largest magnitude over 127; NaN for a row that holds NaN or ∞. */
+    void (*quantise)(int8_t *to, float *scales, const float *from, size_t row_stride,
+                     size_t rows, size_t size);
 
     /* to[n] = to[n] · to_factor + from[n] · from_factor; size is in whole vectors. */
     void (*merge)(float *to, float to_factor, const float *from, float from_factor,
