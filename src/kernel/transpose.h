@@ -46,21 +46,50 @@ INLINE void load_plain(float *to, size_t width, const struct attn_matrix *from,
     }
 }
 
-/* A square from row and element n on, of which `rows` rows are there. */
+/* Calls what the square of the next rows will touch, which likely lie in no near cache:
+ * a square takes 100 cycles, a line from memory several times that.  What lies beyond the
+ * last row may be the next panel's, and costs nothing if not. */
+INLINE void fetch_next_rows(const void *x, ptrdiff_t row_stride, ptrdiff_t offset,
+                            const attn_type type, const int to_write)
+{
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
+    uintptr_t next =
+        (uintptr_t)x + (uintptr_t)((offset + (ptrdiff_t)VF_LANES * row_stride) * bytes);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < VF_LANES; i++) {
+        __builtin_prefetch((const void *)next, to_write);
+        next += (uintptr_t)(row_stride * bytes);
+    }
+}
+
+/* A square from row and element n on, of which `rows` rows are there; whole if all of it
+ * is, side by side. */
 INLINE void load_square(float *to, size_t width, const struct attn_matrix *from,
                         size_t row, size_t rows, size_t n, float scale,
-                        const attn_type type)
+                        const attn_type type, const bool whole)
 {
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2, stride = from->row_stride;
+    const ptrdiff_t offset = (ptrdiff_t)row * stride + (ptrdiff_t)n;
+    const char *const x0 = (const char *)from->x + offset * bytes;
     const size_t left = from->size - n;
     vf x[VF_BYTES / 4];
+    if (whole)
+        fetch_next_rows(from->x, stride, offset, type, 0);
 #pragma GCC unroll 16
     for (size_t i = 0; i < VF_LANES; i++)
-        x[i] = i < rows ? load_elements(from, row + i, n, type) * scale : vf_set1(0.0f);
+        x[i] = whole      ? vf_load_as(x0 + (ptrdiff_t)i * stride * bytes, type) * scale
+               : i < rows ? load_elements(from, row + i, n, type) * scale
+                          : vf_set1(0.0f);
     transpose_square(x);
 #pragma GCC unroll 16
     for (size_t i = 0; i < VF_LANES; i++)
-        if (i < left)
+        if (whole || i < left)
             vf_store(to + (n + i) * width + row, x[i]);
+}
+
+INLINE bool is_whole(size_t rows, size_t size, size_t n, ptrdiff_t element_stride)
+{
+    return rows == VF_LANES && n + VF_LANES <= size && element_stride == 1;
 }
 
 INLINE void load_squares(float *to, size_t width, const struct attn_matrix *from,
@@ -70,7 +99,10 @@ INLINE void load_squares(float *to, size_t width, const struct attn_matrix *from
         const size_t left = from->rows > row ? from->rows - row : 0;
         const size_t rows = left < VF_LANES ? left : VF_LANES;
         for (size_t n = 0; n < from->size; n += VF_LANES)
-            load_square(to, width, from, row, rows, n, scale, type);
+            if (is_whole(rows, from->size, n, from->element_stride))
+                load_square(to, width, from, row, rows, n, scale, type, true);
+            else
+                load_square(to, width, from, row, rows, n, scale, type, false);
     }
 }
 
@@ -82,7 +114,10 @@ static void load_fp32(float *to, size_t width, const struct attn_matrix *from,
         const size_t rows = left < VF_LANES ? left : VF_LANES;
         size_t n = 0;
         for (; from->element_stride == 1 && n + VF_LANES <= from->size; n += VF_LANES)
-            load_square(to, width, from, row, rows, n, scale, ATTN_F32);
+            if (rows == VF_LANES)
+                load_square(to, width, from, row, rows, n, scale, ATTN_F32, true);
+            else
+                load_square(to, width, from, row, rows, n, scale, ATTN_F32, false);
         for (size_t rest = n; rest < from->size; rest++)
             vf_store(to + rest * width + row, vf_set1(0.0f));
         load_plain(to, width, from, row, rows, n, scale);
@@ -100,25 +135,41 @@ static void load_transposed(float *to, size_t width, const struct attn_matrix *f
         load_fp32(to, width, from, scale);
 }
 
+INLINE void store_square(const struct attn_target *to, const float *from, size_t width,
+                         size_t row, size_t rows, size_t n, vf factor,
+                         const attn_type type, const bool whole)
+{
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2, stride = to->row_stride;
+    const ptrdiff_t offset = (ptrdiff_t)row * stride + (ptrdiff_t)n;
+    char *const to0 = (char *)to->x + offset * bytes;
+    const size_t left = to->size - n;
+    vf x[VF_BYTES / 4];
+    if (whole)
+        fetch_next_rows(to->x, stride, offset, type, 1);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < VF_LANES; i++)
+        x[i] = whole || i < left ? vf_load(from + (n + i) * width + row) * factor
+                                 : vf_set1(0.0f);
+    transpose_square(x);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < VF_LANES; i++)
+        if (whole)
+            vf_store_as(to0 + (ptrdiff_t)i * stride * bytes, x[i], type);
+        else if (i < rows)
+            store_elements(to, row + i, n, x[i], type);
+}
+
 INLINE void store_squares(const struct attn_target *to, const float *from, size_t width,
                           const float *factors, const attn_type type)
 {
     for (size_t row = 0; row < to->rows; row += VF_LANES) {
         const size_t rows = to->rows - row < VF_LANES ? to->rows - row : VF_LANES;
         const vf factor = vf_load(factors + row);
-        for (size_t n = 0; n < to->size; n += VF_LANES) {
-            const size_t left = to->size - n;
-            vf x[VF_BYTES / 4];
-#pragma GCC unroll 16
-            for (size_t i = 0; i < VF_LANES; i++)
-                x[i] = i < left ? vf_load(from + (n + i) * width + row) * factor
-                                : vf_set1(0.0f);
-            transpose_square(x);
-#pragma GCC unroll 16
-            for (size_t i = 0; i < VF_LANES; i++)
-                if (i < rows)
-                    store_elements(to, row + i, n, x[i], type);
-        }
+        for (size_t n = 0; n < to->size; n += VF_LANES)
+            if (is_whole(rows, to->size, n, to->element_stride))
+                store_square(to, from, width, row, rows, n, factor, type, true);
+            else
+                store_square(to, from, width, row, rows, n, factor, type, false);
     }
 }
 
