@@ -16,6 +16,7 @@ enum { BENCH_SIZES = 16, BENCH_CASES = 24, BENCH_BLOCKS = 160, BENCH_TEAMS = 2 }
 enum bench_measure {
     BENCH_OF_PEAK,      /* operations a second, over multiply-adds on registers */
     BENCH_OF_READ,      /* bytes a second, over reading memory */
+    BENCH_OF_TANH,      /* elements of pairs a second, over tanh by itself */
     BENCH_OF_RATE,      /* operations a second, over those of another case */
     BENCH_TIME,         /* time, over that of another case: here less is better */
     BENCH_TIME_OF_WORK, /* the same, for the same number of operations */
@@ -42,16 +43,14 @@ struct bench_case {
     double best; /* seconds */
 };
 
-/* The machine's limits, best so far. */
-struct bench_limits {
-    double peak, read; /* operations and bytes a second; 0: not measured */
-};
+/* The machine's limits, by the measure they belong to. */
+enum { BENCH_LIMITS = BENCH_OF_TANH + 1 };
 
 /* A number of threads to measure with. */
 struct bench_team {
     int64_t threads;
     cli_context context;
-    struct bench_limits limits;
+    double limits[BENCH_LIMITS]; /* a second, best so far; 0: not measured */
 };
 
 struct bench {
@@ -80,8 +79,14 @@ struct bench_group {
 
 /* On one thread its processor time, so that turns lost to a neighbour do not count. */
 double bench_now(const struct bench *bench);
-void bench_measure_peak(struct bench *bench);
-ATTN_CHECKED attn_status bench_measure_read(struct bench *bench, attn_error *error);
+ATTN_CHECKED attn_status bench_measure_limit(struct bench *bench,
+                                             enum bench_measure limit, attn_error *error);
+
+/* "peak", "GFLOP/s" and "peak_gflops", and so on. */
+struct bench_limit_words {
+    const char *name, *unit, *key;
+};
+extern const struct bench_limit_words bench_limit_words[BENCH_LIMITS];
 
 /* ---- bench_group.c ---- */
 
@@ -127,6 +132,7 @@ attn_status bench_shapes(struct bench *bench, attn_error *error);
 attn_status bench_short(struct bench *bench, attn_error *error);
 attn_status bench_types(struct bench *bench, attn_error *error);
 attn_status bench_decode(struct bench *bench, attn_error *error);
+attn_status bench_additive(struct bench *bench, attn_error *error);
 attn_status bench_training(struct bench *bench, attn_error *error);
 
 /* ---- bench_halves.c ---- */

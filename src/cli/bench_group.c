@@ -163,11 +163,11 @@ static attn_status take_turns(struct bench_group *group, attn_error *error)
     double spent = 0.0;
     for (int round = 0; round < FEWEST_ROUNDS || spent < bench->seconds; round++) {
         const double start = bench_now(bench);
-        bench_measure_peak(bench);
+        ATTN_TRY(bench_measure_limit(bench, BENCH_OF_PEAK, error));
         for (size_t i = 0; i < group->count; i++) {
             struct bench_case *const c = &group->cases[i];
-            if (c->measure == BENCH_OF_READ)
-                ATTN_TRY(bench_measure_read(bench, error));
+            if (c->measure == BENCH_OF_READ || c->measure == BENCH_OF_TANH)
+                ATTN_TRY(bench_measure_limit(bench, c->measure, error));
             ATTN_TRY(turn(bench, c, error));
         }
         spent += bench_now(bench) - start;
@@ -188,6 +188,7 @@ static double reached(const struct bench_case *c)
         return c->against->best / c->best;
     case BENCH_OF_PEAK:
     case BENCH_OF_READ:
+    case BENCH_OF_TANH:
         break; /* when the run ends: the limits may still rise */
     }
     return 0.0;
@@ -201,12 +202,14 @@ static json_t *real_or_null(double number)
 static void keep_row(struct bench *bench, const struct bench_case *c)
 {
     static const char *const measures[] = {
-        [BENCH_OF_PEAK] = "fraction",          [BENCH_OF_READ] = "fraction",
-        [BENCH_OF_RATE] = "fraction",          [BENCH_TIME] = "time",
-        [BENCH_TIME_OF_WORK] = "time of work", [BENCH_SPEED] = "speed"};
-    const char *const against = c->measure == BENCH_OF_PEAK   ? "peak"
-                                : c->measure == BENCH_OF_READ ? "read"
-                                                              : c->against->name;
+        [BENCH_OF_PEAK] = "fraction", [BENCH_OF_READ] = "fraction",
+        [BENCH_OF_TANH] = "fraction", [BENCH_OF_RATE] = "fraction",
+        [BENCH_TIME] = "time",        [BENCH_TIME_OF_WORK] = "time of work",
+        [BENCH_SPEED] = "speed",
+    };
+    const struct bench_limit_words *const limit =
+        &bench_limit_words[(int)c->measure < BENCH_LIMITS ? c->measure : BENCH_OF_PEAK];
+    const char *const against = c->against ? c->against->name : limit->name;
     json_array_append_new(
         bench->rows,
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:s, s:s,"
@@ -216,8 +219,7 @@ static void keep_row(struct bench *bench, const struct bench_case *c)
                   (json_int_t)c->shape.H, "Hk", (json_int_t)c->shape.Hk, "Lq",
                   (json_int_t)c->shape.Lq, "Lk", (json_int_t)c->shape.Lk, "D",
                   (json_int_t)c->shape.D, "milliseconds", 1e3 * c->best, "rate",
-                  1e-9 * c->work / c->best, "unit",
-                  c->measure == BENCH_OF_READ ? "GB/s" : "GFLOP/s", "measure",
+                  1e-9 * c->work / c->best, "unit", limit->unit, "measure",
                   measures[c->measure], "against", against, "reached", reached(c), "must",
                   real_or_null(c->must), "goal", real_or_null(c->goal)));
 }

@@ -1,6 +1,6 @@
-/* What the machine can do at most: multiply-adds on registers, which bound every kernel,
- * and reading memory that no cache holds, which bounds decoding.  Both run on as many
- * threads as the cases they are compared with. */
+/* What the machine can do at most: multiply-adds on registers, which bound every kernel;
+ * reading memory that no cache holds, which bounds decoding; tanh by itself.  They run on
+ * as many threads as the cases they are compared with. */
 #include "cli/bench.h"
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,13 @@ double bench_now(const struct bench *bench)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-enum { PEAK_REPEATS = 1000000 };
+const struct bench_limit_words bench_limit_words[BENCH_LIMITS] = {
+    [BENCH_OF_PEAK] = {"peak", "GFLOP/s", "peak_gflops"},
+    [BENCH_OF_READ] = {"read", "GB/s", "read_gbytes"},
+    [BENCH_OF_TANH] = {"tanh", "Gtanh/s", "tanh_giga"},
+};
+
+enum { PEAK_REPEATS = 1000000, TANH_REPEATS = 5000 };
 
 static void peak_task(void *argument, size_t worker)
 {
@@ -23,14 +29,11 @@ static void peak_task(void *argument, size_t worker)
     bench->kernels->peak(PEAK_REPEATS);
 }
 
-void bench_measure_peak(struct bench *bench)
+static void tanh_task(void *argument, size_t worker)
 {
-    struct bench_team *const team = bench->team;
-    const double operations = bench->kernels->peak(1) * PEAK_REPEATS;
-    const double start = bench_now(bench);
-    attn_context_run(team->context.attention, (size_t)team->threads, peak_task, bench);
-    const double rate = operations * (double)team->threads / (bench_now(bench) - start);
-    team->limits.peak = fmax(team->limits.peak, rate);
+    const struct bench *const bench = argument;
+    (void)worker;
+    bench->kernels->tanh(TANH_REPEATS);
 }
 
 /* 256 MiB, more than any cache here; each thread reads a stretch of its own. */
@@ -43,21 +46,36 @@ static void read_task(void *argument, size_t worker)
     bench->kernels->read(bench->stream + worker * share, share);
 }
 
-attn_status bench_measure_read(struct bench *bench, attn_error *error)
+static attn_status make_stream(struct bench *bench, attn_error *error)
+{
+    void *memory = NULL;
+    if (posix_memalign(&memory, 64, STREAM_FLOATS * sizeof *bench->stream) != 0)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory to read");
+    bench->stream = memory;
+    for (size_t i = 0; i < STREAM_FLOATS; i++)
+        bench->stream[i] = 1.0f; /* pages of zeros could all be the same one */
+    return ATTN_OK;
+}
+
+attn_status bench_measure_limit(struct bench *bench, enum bench_measure limit,
+                                attn_error *error)
 {
     struct bench_team *const team = bench->team;
-    if (!bench->stream) {
-        void *memory = NULL;
-        if (posix_memalign(&memory, 64, STREAM_FLOATS * sizeof *bench->stream) != 0)
-            return attn_error_set(error, ATTN_ENOMEM, "no memory to read");
-        bench->stream = memory;
-        for (size_t i = 0; i < STREAM_FLOATS; i++)
-            bench->stream[i] = 1.0f; /* pages of zeros could all be the same one */
-    }
+    const double threads = (double)team->threads;
+    const struct {
+        void (*task)(void *argument, size_t worker);
+        double work;
+    } runs[BENCH_LIMITS] = {
+        [BENCH_OF_PEAK] = {peak_task, threads * PEAK_REPEATS * bench->kernels->peak(1)},
+        [BENCH_OF_READ] = {read_task, STREAM_FLOATS * sizeof(float)},
+        [BENCH_OF_TANH] = {tanh_task, threads * TANH_REPEATS * bench->kernels->tanh(1)},
+    };
+    if (limit == BENCH_OF_READ && !bench->stream)
+        ATTN_TRY(make_stream(bench, error));
     const double start = bench_now(bench);
-    attn_context_run(team->context.attention, (size_t)team->threads, read_task, bench);
-    const double bytes = STREAM_FLOATS * sizeof(float);
-    const double rate = bytes / (bench_now(bench) - start);
-    team->limits.read = fmax(team->limits.read, rate);
+    attn_context_run(team->context.attention, (size_t)team->threads, runs[limit].task,
+                     bench);
+    const double rate = runs[limit].work / (bench_now(bench) - start);
+    team->limits[limit] = fmax(team->limits[limit], rate);
     return ATTN_OK;
 }

@@ -4,13 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct bench_limits *limits_of(const struct bench *bench, const json_t *row)
+static const double *limits_of(const struct bench *bench, const json_t *row)
 {
     const int64_t threads = json_integer_value(json_object_get(row, "threads"));
     size_t t = 0;
     while (bench->teams[t].threads != threads)
         t++;
-    return &bench->teams[t].limits;
+    return bench->teams[t].limits;
 }
 
 static double number(const json_t *row, const char *key)
@@ -34,12 +34,11 @@ void bench_finish_rows(const struct bench *bench)
     json_t *row;
     json_array_foreach(bench->rows, index, row)
     {
-        const struct bench_limits *const limits = limits_of(bench, row);
-        const bool of_peak = strcmp(text(row, "against"), "peak") == 0;
-        if (of_peak || strcmp(text(row, "against"), "read") == 0)
-            json_object_set_new(row, "reached",
-                                json_real(1e9 * number(row, "rate") /
-                                          (of_peak ? limits->peak : limits->read)));
+        for (size_t i = 0; i < BENCH_LIMITS; i++)
+            if (strcmp(text(row, "against"), bench_limit_words[i].name) == 0)
+                json_object_set_new(
+                    row, "reached",
+                    json_real(1e9 * number(row, "rate") / limits_of(bench, row)[i]));
     }
 }
 
@@ -97,9 +96,11 @@ static void print_limits(const struct bench *bench)
         const struct bench_team *const team = &bench->teams[t];
         printf("%s, %lld thread%s: %.1f GFLOP/s on registers",
                attn_context_isa(team->context.attention), (long long)team->threads,
-               team->threads == 1 ? "" : "s", team->limits.peak * 1e-9);
-        if (team->limits.read > 0.0)
-            printf(", %.1f GB/s read from memory", team->limits.read * 1e-9);
+               team->threads == 1 ? "" : "s", team->limits[BENCH_OF_PEAK] * 1e-9);
+        if (team->limits[BENCH_OF_READ] > 0.0)
+            printf(", %.1f GB/s read from memory", team->limits[BENCH_OF_READ] * 1e-9);
+        if (team->limits[BENCH_OF_TANH] > 0.0)
+            printf(", %.2f Gtanh/s", team->limits[BENCH_OF_TANH] * 1e-9);
         putchar('\n');
     }
 }
@@ -121,7 +122,8 @@ void bench_print_table(const struct bench *bench)
             goals++, reached += holds(row, "goal");
     }
     printf("\n%d of %d musts hold, %d of %d goals are reached.  "
-           "Rate: GFLOP/s, for decode GB/s.\n",
+           "Rate: GFLOP/s; of decode GB/s,\n"
+           "of additive elements of pairs, in 1e9 a second.\n",
            kept, musts, reached, goals);
 }
 
@@ -130,12 +132,12 @@ void bench_print_json(const struct bench *bench)
     json_t *const limits = json_array();
     for (size_t t = 0; t < bench->team_count; t++) {
         const struct bench_team *const team = &bench->teams[t];
-        json_array_append_new(limits, json_pack("{s:I, s:f, s:o}", "threads",
-                                                (json_int_t)team->threads, "peak_gflops",
-                                                1e-9 * team->limits.peak, "read_gbytes",
-                                                team->limits.read > 0.0
-                                                    ? json_real(1e-9 * team->limits.read)
-                                                    : json_null()));
+        json_t *const limit = json_pack("{s:I}", "threads", (json_int_t)team->threads);
+        for (size_t i = 0; i < BENCH_LIMITS; i++)
+            json_object_set_new(limit, bench_limit_words[i].key,
+                                team->limits[i] > 0.0 ? json_real(1e-9 * team->limits[i])
+                                                      : json_null());
+        json_array_append_new(limits, limit);
     }
     json_t *const result =
         json_pack("{s:s, s:s, s:o, s:O}", "version", ATTN_VERSION, "isa",

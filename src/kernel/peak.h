@@ -1,9 +1,10 @@
-/* The machine's limits: multiply-adds on registers alone, which no kernel can exceed, and
- * reading memory, which decoding cannot.  What benches hold rates against. */
+/* What benches hold rates against: multiply-adds on registers alone, which no kernel can
+ * exceed; reading memory, which decoding cannot; and tanh by itself, of which additive
+ * attention as it is written takes one for each element of each pair. */
 #ifndef ATTN_KERNEL_PEAK_H
 #define ATTN_KERNEL_PEAK_H
 
-#include "kernel/simd.h"
+#include "kernel/tanh.h"
 
 /* Enough for two units of latency 5, or four of latency 4 and above where there are
  * registers for it. */
@@ -46,6 +47,22 @@ static float read_through(const float *x, size_t count)
         for (size_t i = 0; i < VF_LANES; i++)
             seen += sum[n][i];
     return seen;
+}
+
+enum { TANH_FLOATS = 1024 };
+
+static double tanh_alone(int64_t repeats)
+{
+    float x[TANH_FLOATS];
+    for (size_t i = 0; i < TANH_FLOATS; i++)
+        x[i] = (float)i * (8.0f / TANH_FLOATS) - 4.0f;
+    vf sum = {0};
+    for (int64_t n = 0; n < repeats; n++) {
+        for (size_t i = 0; i < TANH_FLOATS; i += VF_LANES)
+            sum = sum + vf_tanh(vf_load(x + i));
+        x[n % TANH_FLOATS] = sum[0] * 1e-9f; /* or once would do for all */
+    }
+    return TANH_FLOATS * (double)repeats + (sum[0] == 0.5f);
 }
 
 #endif

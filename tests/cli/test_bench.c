@@ -69,7 +69,8 @@ static void json_has_a_row_for_each_visibility_of_forward_and_backward(void **st
 {
     (void)state;
     static const char *const keys[] = {"version", "isa", "limits", "rows"};
-    static const char *const limit_keys[] = {"threads", "peak_gflops", "read_gbytes"};
+    static const char *const limit_keys[] = {"threads", "peak_gflops", "read_gbytes",
+                                             "tanh_giga"};
     static const char *const operations[] = {"forward", "backward"};
     for (size_t o = 0; o < 2; o++) {
         char arguments[128];
@@ -79,7 +80,7 @@ static void json_has_a_row_for_each_visibility_of_forward_and_backward(void **st
         assert_true(json_is_string(json_object_get(result, "isa")));
         assert_int_equal(json_array_size(json_object_get(result, "limits")), 1);
         const json_t *const limits = json_array_get(json_object_get(result, "limits"), 0);
-        assert_keys(limits, limit_keys, 3);
+        assert_keys(limits, limit_keys, 4);
         assert_int_equal(whole(limits, "threads"), 1);
         assert_true(json_is_null(json_object_get(limits, "read_gbytes")));
         const double peak = real(limits, "peak_gflops");
@@ -118,7 +119,8 @@ static void every_operation_has_rows_of_the_same_form(void **state)
         const char *name;
         size_t rows;
     } operations[] = {
-        {"statistics", 10}, {"shapes", 20}, {"short", 1}, {"types", 6}, {"decode", 3},
+        {"statistics", 10}, {"shapes", 20}, {"short", 1},
+        {"types", 6},       {"decode", 3},  {"additive", 4},
     };
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
         char arguments[128];
@@ -270,7 +272,7 @@ static void misuse_is_named(void **state)
     } wrong[] = {
         {"x", "unexpected argument 'x'"},
         {"--op x", "--op is 'x', expected forward, backward, statistics, shapes, short, "
-                   "types, decode, training or all"},
+                   "types, decode, additive, training or all"},
         {"--lengths ''", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,,8", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,x", "--lengths is 'x', expected a whole number from 1 to 1048576"},
