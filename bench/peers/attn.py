@@ -19,7 +19,7 @@ def constants_of(text):
         value = -1
         for member in filter(str.strip, body.split(",")):
             name, _, given = (part.strip() for part in member.partition("="))
-            value = int(given, 0) if given else value + 1
+            value = found[given] if given in found else int(given, 0) if given else value + 1
             found[name] = value
     return found
 
