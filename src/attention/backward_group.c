@@ -1,5 +1,5 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
-#include "attention/backward_group.h"
+#include "attention/backward_bias.h"
 #include "attention/weighting.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
@@ -198,6 +198,7 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
     group->queries = end - first_query;
     group->count = 0;
     group->sink_sum = 0.0;
+    group->bias_sum = 0.0;
     if (group->vector_sums)
         memset(group->vector_sums, 0,
                (size_t)backward->problem.shape->D * backward->kernels->lanes *
@@ -249,26 +250,6 @@ static void fill_lanes(struct attn_backward_group *group, struct attn_key_range 
     }
 }
 
-/* bias[query][key] += gradient of the score, for the pairs of one panel. */
-static void add_to_bias(const struct attn_backward_group *group,
-                        const struct attn_backward_panel *panel)
-{
-    const attn_output *const bias = &group->backward->bias;
-    const struct attn_sequence *const sequence = &group->walk.sequence;
-    const struct attn_backward_block *const block = &group->block;
-    float *const origin =
-        (float *)bias->data + sequence->b * bias->stride[0] +
-        group->walk.head.h * bias->stride[1] +
-        (sequence->first_query + panel->forward.first_query) * bias->stride[2] +
-        (sequence->first_key + block->forward.first_key) * bias->stride[3];
-    for (int64_t i = 0; i < panel->forward.queries; i++) {
-        float *const row = origin + i * bias->stride[2];
-        const float *const gradient = block->gradient + panel->column + i;
-        for (size_t key = 0; key < block->forward.keys; key++)
-            row[(ptrdiff_t)key * bias->stride[3]] += gradient[key * block->row];
-    }
-}
-
 static void clear_columns(const struct attn_backward_group *group,
                           const struct attn_backward_panel *panel, int64_t first,
                           int64_t end)
@@ -281,44 +262,87 @@ static void clear_columns(const struct attn_backward_group *group,
     }
 }
 
-/* Fills the panel's columns of the group's matrices, whose row 0 is key keys.first. */
-static void show_panel(struct attn_backward_group *group,
-                       struct attn_backward_panel *panel, struct attn_key_range keys)
+/* Fills the panel's columns of the group's matrices, whose row 0 is key keys.first, in
+ * the rows it returns: those of keys that it sees anything of. */
+static struct attn_key_range show_panel(struct attn_backward_group *group,
+                                        struct attn_backward_panel *panel,
+                                        struct attn_key_range keys)
 {
     const struct attn_backward_kernels *const kernels =
         group->backward->kernels->backward;
     struct attn_backward_block *const block = &group->block;
-    const int64_t count = keys.end - keys.first;
     if (!attn_block_show(&block->forward, &panel->forward, &group->walk, keys.first,
-                         keys.end)) {
-        clear_columns(group, panel, 0, count);
-        return;
-    }
-    const int64_t skipped = block->forward.first_key - keys.first;
-    block->weight = group->weight + (size_t)skipped * block->row;
-    block->gradient = group->gradient + (size_t)skipped * block->row;
-    clear_columns(group, panel, 0, skipped);
-    clear_columns(group, panel, skipped + (int64_t)block->forward.keys, count);
+                         keys.end))
+        return (struct attn_key_range){0, 0};
+    const int64_t first = block->forward.first_key - keys.first;
+    block->weight = group->weight + (size_t)first * block->row;
+    block->gradient = group->gradient + (size_t)first * block->row;
     block->careful = !group->keys_finite;
     kernels->differentiate(panel, block);
     if (group->backward->bias.data)
-        add_to_bias(group, panel);
+        attn_backward_add_to_bias(group, panel);
     kernels->query(panel, block);
+    return (struct attn_key_range){first, first + (int64_t)block->forward.keys};
+}
+
+/* What the panels filled of the group's matrices. */
+struct filled {
+    struct attn_key_range rows[ATTN_BACKWARD_PANELS];
+    struct attn_key_range all;    /* from the first row that any filled to the last */
+    int32_t first_lane, end_lane; /* likewise */
+};
+
+static void show_panels(struct attn_backward_group *group, struct attn_key_range keys,
+                        struct filled *filled)
+{
+    filled->all = (struct attn_key_range){keys.end - keys.first, 0};
+    filled->end_lane = 0;
+    for (size_t p = 0; p < group->count; p++) {
+        const struct attn_backward_panel *const panel = &group->panels[p];
+        const struct attn_key_range rows = show_panel(group, &group->panels[p], keys);
+        filled->rows[p] = rows;
+        if (rows.first == rows.end)
+            continue;
+        if (filled->end_lane == 0)
+            filled->first_lane = (int32_t)panel->column;
+        filled->end_lane = (int32_t)panel->column + (int32_t)panel->forward.queries;
+        filled->all.first = attn_least(filled->all.first, rows.first);
+        filled->all.end = rows.end > filled->all.end ? rows.end : filled->all.end;
+    }
+}
+
+/* Zeros where a panel filled less than the others, and no lanes where none did. */
+static void fit_together(struct attn_backward_group *group, const struct filled *filled)
+{
+    for (size_t p = 0; p < group->count; p++) {
+        const struct attn_key_range rows = filled->rows[p], all = filled->all;
+        const bool is_empty = rows.first == rows.end;
+        clear_columns(group, &group->panels[p], all.first,
+                      is_empty ? all.end : rows.first);
+        clear_columns(group, &group->panels[p], is_empty ? all.end : rows.end, all.end);
+    }
+    for (int64_t row = filled->all.first; row < filled->all.end; row++) {
+        if (group->lane_begin[row] < filled->first_lane)
+            group->lane_begin[row] = filled->first_lane;
+        if (group->lane_end[row] > filled->end_lane)
+            group->lane_end[row] = filled->end_lane;
+    }
 }
 
 /* Lanes without a query hold nonsense, NaN where a key is. */
-static void clear_beyond_queries(const struct attn_backward_group *group, int64_t keys)
+static void clear_beyond_queries(const struct attn_backward_group *group, int64_t first,
+                                 int64_t end)
 {
     const struct attn_backward_panel *const last = &group->panels[group->count - 1];
     const size_t lanes = last->forward.vectors * group->backward->kernels->lanes;
     const size_t beyond = last->column + lanes - (size_t)group->queries;
-    for (int64_t key = 0; key < keys; key++)
-        memset(group->gradient + (size_t)key * group->block.row + group->queries, 0,
+    for (int64_t row = first; row < end; row++)
+        memset(group->gradient + (size_t)row * group->block.row + group->queries, 0,
                beyond * sizeof(float));
 }
 
 static void gather_additive(const struct attn_backward_group *group,
-                            struct attn_key_range keys)
+                            struct attn_key_range keys, int64_t row)
 {
     const struct attn_backward *const backward = group->backward;
     struct attn_block block = {.first_key = keys.first};
@@ -330,47 +354,49 @@ static void gather_additive(const struct attn_backward_group *group,
         .key_stride = block.key_stride,
         .key_element_stride = block.key_element_stride,
         .keys = (size_t)(keys.end - keys.first),
-        .gradient = group->gradient,
+        .gradient = group->gradient + (size_t)row * group->block.row,
         .row = group->block.row,
-        .lane_begin = group->lane_begin,
-        .lane_end = group->lane_end,
+        .lane_begin = group->lane_begin + row,
+        .lane_end = group->lane_end + row,
         .key_sums = backward->gradients->key.data
                         ? group->sums.key + keys.first * (int64_t)backward->D_whole
                         : NULL,
         .key_sums_stride = (ptrdiff_t)backward->D_whole,
         .vector_sums = group->vector_sums,
     };
-    clear_beyond_queries(group, keys.end - keys.first);
+    clear_beyond_queries(group, row, row + keys.end - keys.first);
     if (gather.key_sums || gather.vector_sums || backward->gradients->query.data)
         backward->kernels->backward->additive(&gather);
 }
 
+/* Keys, whose first has that row in the group's matrices. */
 static void gather_keys(const struct attn_backward_group *group,
-                        struct attn_key_range keys)
+                        struct attn_key_range keys, int64_t row)
 {
     const struct attn_backward *const backward = group->backward;
+    const size_t skipped = (size_t)row * group->block.row;
     struct attn_gather gather = {
         .out = group->sums.value + keys.first * (int64_t)backward->Dv_whole,
         .out_stride = (ptrdiff_t)backward->Dv_whole,
-        .left = group->weight,
+        .left = group->weight + skipped,
         .left_stride = group->block.row,
         .right = group->gradient_pack,
         .lanes = (size_t)group->queries,
         .keys = (size_t)(keys.end - keys.first),
         .size = backward->Dv_whole,
-        .lane_begin = group->lane_begin,
-        .lane_end = group->lane_end,
+        .lane_begin = group->lane_begin + row,
+        .lane_end = group->lane_end + row,
         .careful = !group->queries_finite,
     };
     if (backward->gradients->value.data)
         backward->kernels->backward->gather(&gather);
     if (group->walk.head.additive) {
-        gather_additive(group, keys);
+        gather_additive(group, keys, row);
         return;
     }
     gather.out = group->sums.key + keys.first * (int64_t)backward->D_whole;
     gather.out_stride = (ptrdiff_t)backward->D_whole;
-    gather.left = group->gradient;
+    gather.left = group->gradient + skipped;
     gather.right = group->query_pack;
     gather.size = backward->D_whole;
     if (backward->gradients->key.data)
@@ -388,9 +414,15 @@ void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
         return;
     fill_lanes(group, keys);
     attn_widen(&group->walk, keys.first, keys.end);
-    for (size_t p = 0; p < group->count; p++)
-        show_panel(group, &group->panels[p], keys);
-    gather_keys(group, keys);
+    struct filled filled;
+    show_panels(group, keys, &filled);
+    if (filled.end_lane == 0)
+        return;
+    fit_together(group, &filled);
+    gather_keys(group,
+                (struct attn_key_range){keys.first + filled.all.first,
+                                        keys.first + filled.all.end},
+                filled.all.first);
 }
 
 /* ---- Storing --------------------------------------------------------------------------

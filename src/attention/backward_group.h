@@ -37,6 +37,7 @@ struct attn_backward_group {
     struct attn_backward_sums sums;
     bool keys_finite;   /* those of the walk's sequence and key head */
     double sink_sum;    /* the group's part of the gradient of the sink */
+    double bias_sum;    /* and of a bias that is one element for all pairs */
     float *vector_sums; /* and of the additive scores' vector, before the scale: [D][lanes
                          * of a vector]; NULL if not wanted */
 

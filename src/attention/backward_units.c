@@ -1,30 +1,12 @@
 /* Hands out the units and the turns of the backward pass; see backward_units.h. */
 #include "attention/backward_units.h"
+#include "attention/backward_bias.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 
 /* ---- Layout ---------------------------------------------------------------------------
  */
-
-static int64_t unit_count(const struct attn_problem *problem)
-{
-    return problem->sequences * problem->shape->Hk;
-}
-
-/* Whether units add to the same elements of the bias gradient. */
-static bool units_share_bias(const struct attn_problem *problem, const attn_output *bias)
-{
-    const attn_shape *const shape = problem->shape;
-    return bias->data && ((shape->B > 1 && bias->stride[0] == 0) ||
-                          (shape->H > 1 && bias->stride[1] == 0));
-}
-
-/* Whether different keys of different queries do, which no order of blocks can sort. */
-static bool pairs_share_bias(const attn_output *bias)
-{
-    return bias->data && bias->stride[2] == 0 && bias->stride[3] == 0;
-}
 
 /* Turns that a head of the sequence takes: one even if it has no queries, so that its
  * unit is not forgotten. */
@@ -47,24 +29,18 @@ static int64_t turns_of_all(const struct attn_backward *backward)
     return turns;
 }
 
-/* Turns pay when whole units would leave threads idle, and when a unit has blocks of keys
- * enough to keep the workers apart. */
+/* Turns pay when whole chains would leave threads idle, and when a unit has blocks of
+ * keys enough to keep the workers apart. */
 static void choose_workers(struct attn_backward_layout *layout, int64_t threads,
                            const struct attn_backward *backward)
 {
-    const struct attn_problem *const problem = &backward->problem;
-    const attn_output *const bias = &backward->gradients->bias;
-    const int64_t units = unit_count(problem);
-    const bool together = units_share_bias(problem, bias);
-    const bool alone = pairs_share_bias(bias);
-    const bool uneven = units < 4 * threads && units % threads != 0;
+    const int64_t chains = attn_chain_count(backward);
+    const bool uneven = chains < 4 * threads && chains % threads != 0;
     const bool long_enough = backward->longest_keys > threads * ATTN_BLOCK_KEYS;
-    layout->in_turns = threads > 1 && !alone && (together || uneven) && long_enough;
+    layout->in_turns = threads > 1 && uneven && long_enough;
     layout->turns = layout->in_turns ? turns_of_all(backward) : 0;
     layout->workers = (size_t)threads;
-    if (!layout->in_turns && (together || alone))
-        layout->workers = 1;
-    const int64_t most = layout->in_turns ? layout->turns : units;
+    const int64_t most = layout->in_turns ? layout->turns : chains;
     if ((int64_t)layout->workers > most)
         layout->workers = most > 0 ? (size_t)most : 1;
 }
@@ -89,11 +65,13 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
     choose_workers(layout, (int64_t)context->threads, backward);
     const size_t sums = layout->in_turns ? 1 : layout->workers;
     const size_t heads = backward->gradients->sinks ? (size_t)shape->H : 0;
+    const size_t biases = attn_bias_is_of_head(&backward->bias) ? (size_t)shape->H : 0;
     const size_t vectors =
         backward->gradients->additive ? (size_t)(shape->H * shape->D) : 0;
     layout->group_bytes = attn_round_up(sizeof(struct attn_backward_group));
     const bool fits =
         multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
+        multiply(&layout->bias_sum_bytes, sequences * sizeof(double), biases) &&
         multiply(&layout->vector_bytes, sequences * sizeof(double), vectors) &&
         multiply(&layout->progress_bytes, (size_t)layout->turns, sizeof(int64_t)) &&
         multiply(&layout->sums_bytes, (size_t)backward->longest_keys, row_bytes) &&
@@ -105,6 +83,7 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
         !__builtin_add_overflow(layout->sink_bytes + layout->progress_bytes, all_workers,
                                 &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->vector_bytes, &layout->bytes) &&
+        !__builtin_add_overflow(layout->bytes, layout->bias_sum_bytes, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->bias_bytes, &layout->bytes);
     if (!fits)
@@ -123,10 +102,11 @@ struct work {
     const struct attn_backward *backward;
     const struct attn_backward_layout *layout;
     double *sink_sums;         /* [sequences][H]; NULL if not wanted */
-    double *vector_sums;       /* [sequences][H][D]; likewise */
+    double *bias_sums;         /* [sequences][H]; NULL unless the bias is of heads */
+    double *vector_sums;       /* [sequences][H][D]; NULL if not wanted */
     _Atomic int64_t *progress; /* of each turn: keys of its unit below are done with */
     char *sums, *workers;
-    _Atomic int64_t next; /* unit or turn */
+    _Atomic int64_t next; /* chain or turn */
 };
 
 static struct attn_backward_group *begin_worker(const struct work *work, size_t worker)
@@ -229,6 +209,8 @@ static void add_of_head(const struct work *work, const struct attn_backward_grou
     const int64_t head = group->walk.sequence.index * shape->H + group->walk.head.h;
     if (work->sink_sums)
         work->sink_sums[head] += group->sink_sum;
+    if (work->bias_sums)
+        work->bias_sums[head] += group->bias_sum;
     for (int64_t d = 0; d < shape->D && work->vector_sums; d++) {
         const float *const from = group->vector_sums + (size_t)d * lanes;
         double sum = 0.0;
@@ -265,12 +247,14 @@ static void take_units(void *argument, size_t worker)
 {
     struct work *const work = argument;
     struct attn_backward_group *const group = begin_worker(work, worker);
-    const int64_t units = unit_count(&work->backward->problem);
+    const int64_t chains = attn_chain_count(work->backward);
     for (;;) {
-        const int64_t unit = atomic_fetch_add(&work->next, 1);
-        if (unit >= units)
+        const int64_t index = atomic_fetch_add(&work->next, 1);
+        if (index >= chains)
             return;
-        take_unit(work, group, unit);
+        const struct attn_chain chain = attn_chain_of(work->backward, index);
+        for (int64_t n = 0; n < chain.count; n++)
+            take_unit(work, group, chain.first + n * chain.step);
     }
 }
 
@@ -411,14 +395,16 @@ static void store_of_heads(float *to, const double *sums, int64_t sequences,
 void attn_backward_run(const attn_context *context, const struct attn_backward *backward,
                        const struct attn_backward_layout *layout, void *memory)
 {
-    char *const vectors = (char *)memory + layout->sink_bytes;
+    char *const biases = (char *)memory + layout->sink_bytes;
+    char *const vectors = biases + layout->bias_sum_bytes;
     char *const progress = vectors + layout->vector_bytes;
     char *const workers = progress + layout->progress_bytes;
-    memset(memory, 0, layout->sink_bytes + layout->vector_bytes);
+    memset(memory, 0, (size_t)(progress - (char *)memory));
     struct work work = {
         .backward = backward,
         .layout = layout,
         .sink_sums = backward->gradients->sinks ? memory : NULL,
+        .bias_sums = layout->bias_sum_bytes > 0 ? (void *)biases : NULL,
         .vector_sums = backward->gradients->additive ? (void *)vectors : NULL,
         .progress = (void *)progress,
         .workers = workers,
@@ -433,6 +419,8 @@ void attn_backward_run(const attn_context *context, const struct attn_backward *
     if (work.sink_sums)
         store_of_heads(backward->gradients->sinks, work.sink_sums, sequences, shape->H,
                        1.0);
+    if (work.bias_sums)
+        attn_backward_store_bias(backward, work.bias_sums);
     if (work.vector_sums)
         store_of_heads(backward->gradients->additive, work.vector_sums, sequences,
                        shape->H * shape->D, (double)backward->problem.options->scale);

@@ -377,7 +377,9 @@ void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_r
     const size_t bytes = attn_type_bytes(x->type);
     for (int64_t row = first_row; row < end_row && x->data; row++) {
         const int64_t first = offset_of(x->stride, b, h, row);
-        for (int64_t n = 0; n < size; n++)
+        if (x->stride[3] == 1)
+            memset(attn_place(x->data, x->type, first), 0, (size_t)size * bytes);
+        for (int64_t n = 0; n < size && x->stride[3] != 1; n++)
             memset(attn_place(x->data, x->type, first + n * x->stride[3]), 0, bytes);
     }
 }

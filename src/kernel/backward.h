@@ -3,6 +3,7 @@
 #define ATTN_KERNEL_BACKWARD_H
 
 #include "kernel/backward_additive.h"
+#include "kernel/backward_bias.h"
 #include "kernel/backward_product.h"
 #include "kernel/backward_table.h"
 #include "kernel/convert.h"
@@ -253,6 +254,7 @@ static const struct attn_backward_kernels backward_kernels = {
     .store = backward_store,
     .put = put,
     .delta = backward_delta,
+    .add_pairs = backward_add_pairs,
     .is_finite = is_finite,
 };
 

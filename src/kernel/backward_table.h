@@ -105,6 +105,11 @@ struct attn_backward_kernels {
      * makes 0 of any gradient. */
     void (*delta)(struct attn_backward_panel *panel, const float *output);
 
+    /* to[row][key] += from[key · from_stride + row], where a stride of 0 sums over its
+     * axis, in order; from may be read up to whole vectors. */
+    void (*add_pairs)(const struct attn_target *to, const float *from,
+                      size_t from_stride);
+
     bool (*is_finite)(const struct attn_matrix *matrix);
 };
 

@@ -192,13 +192,14 @@ static void choose_bias(struct problem *p)
 {
     const attn_shape *const s = &p->shape;
     p->bias = tensor_create(random_below(2) ? 1 : s->B, random_below(2) ? 1 : s->H,
-                            random_below(3) ? s->Lq : 1, s->Lk);
+                            random_below(3) ? s->Lq : 1, random_below(6) ? s->Lk : 1);
     tensor_randomise(&p->bias, 1.0f);
-    for (int64_t n = 0; n < p->bias.extent[2] * p->bias.extent[3] / 5; n++)
+    const int64_t elements = p->bias.extent[2] * p->bias.extent[3];
+    for (int64_t n = 0; n < elements / 5; n++)
         *tensor_at(&p->bias, 0, 0, random_below(p->bias.extent[2]),
                    random_below(p->bias.extent[3])) = -INFINITY;
     int64_t first, end;
-    choose_run(s->Lk, &first, &end);
+    choose_run(p->bias.extent[3], &first, &end);
     for (int64_t i = 0; i < p->bias.extent[2] && end % 3 == 0; i++)
         for (int64_t j = first; j < end; j++)
             *tensor_at(&p->bias, 0, 0, i, j) = -INFINITY;
