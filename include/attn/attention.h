@@ -257,8 +257,10 @@ typedef struct attn_statistics {
     int64_t key_class_stride, classes;
     float *class_mass; /* [B][H][Lq][classes] */
 
-    /** [B][H][Lk]: Σ over queries of the weight that key j received.  Costs a second pass
-     * over the scores, half of the first one. */
+    /** [B][H][Lk]: Σ over queries of the weight that key j received.  Takes memory for
+     * the weights of at least one panel of queries a worker, as many floats as it has
+     * lanes (48 with AVX-512) for each key that it sees, and up to seven times that of
+     * received itself. */
     float *received;
 
     int64_t top;       /* how many of the largest weights, 1 to 64; Lk ≤ 2^32 */

@@ -3,6 +3,7 @@
 #include "attention/decode.h"
 #include "attention/cache.h"
 #include "attention/forward.h"
+#include "attention/received.h"
 #include "kernel/backward_table.h"
 #include "kernel/decode_table.h"
 #include <math.h>
@@ -444,6 +445,18 @@ static void describe_rows(struct attn_decode_block *block,
     block->value_stride = value->stride[2] * (ptrdiff_t)attn_type_bytes(value->type);
 }
 
+/* Where the mass that keys received will be: a key has it of one query alone. */
+static void leave_scores(const struct decoder *decoder, int64_t first, int64_t keys)
+{
+    for (int64_t n = 0; n < decoder->count; n++) {
+        float *const to = attn_received_row(decoder->forward, &decoder->sequence,
+                                            decoder->heads[n].h, 0) +
+                          first;
+        for (int64_t key = 0; key < keys; key++)
+            to[key] = decoder->scores[(size_t)key * decoder->panel.heads + (size_t)n];
+    }
+}
+
 /* Keys [first, end); those to be fetched for what comes after end at `after`. */
 static void attend_block(struct decoder *decoder, int64_t first, int64_t end,
                          int64_t after, float places[MOST_HEADS][4], int64_t *visible)
@@ -477,6 +490,8 @@ static void attend_block(struct decoder *decoder, int64_t first, int64_t end,
     kernels->score(decoder->scores, &decoder->panel, &block);
     if (forward->statistics)
         note_places(decoder, first, end - first, places);
+    if (forward->problem->tensors->statistics.received)
+        leave_scores(decoder, first, end - first);
     kernels->softmax(&decoder->panel, decoder->scores, &block, &decoder->sweep);
     kernels->value(&decoder->panel, decoder->scores, &block);
 }
@@ -607,10 +622,11 @@ static void store_row(struct decoder *decoder, const struct attn_head *head,
         attn_statistics_store(&tensors->statistics, head->row, &decoder->row,
                               &decoder->places, 0, 1, end);
     }
-    if (forward->references) {
-        forward->references[head->row] = parts->sums->reference;
-        forward->inverses[head->row] = end.inverse;
-    }
+    if (tensors->statistics.received)
+        attn_received_weigh(attn_received_row(forward, &decoder->sequence, head->h, 0) +
+                                decoder->seen.first,
+                            decoder->seen.end - decoder->seen.first, forward->kernels,
+                            parts->sums->reference, end.inverse);
 }
 
 static void finish_group(struct decoder *decoder, int64_t first_slot, int64_t splits)

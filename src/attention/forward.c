@@ -5,6 +5,7 @@
  * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
 #include "attention/forward.h"
+#include "attention/received.h"
 #include "attention/widen.h"
 #include "kernel/backward_table.h"
 #include "kernel/dropout.h"
@@ -22,6 +23,11 @@ struct group {
     float *scores;
     int64_t known_key; /* of which block values_finite tells; −1: of none */
     bool values_finite;
+
+    /* Only if received mass is wanted. */
+    struct attn_kept kept[ATTN_GROUP_PANELS];
+    void *kept_memory; /* NULL if not */
+    float *received;   /* of the unit, from the sequence's key 0 on */
 };
 
 /* ---- One group ------------------------------------------------------------------------
@@ -120,19 +126,25 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
         return;
     group->block.careful =
         hides_keys(&group->block) && !values_are_finite(group, first, end);
-    kernels->score(group->scores, panel, &group->block);
+    struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
+    float *scores = group->scores;
+    if (kept)
+        scores = attn_kept_open(kept, kernels, &group->block, group->received);
+    kernels->score(scores, panel, &group->block);
     if (forward->statistics)
-        attn_places_note(&group->places[p], panel, &group->block, group->scores,
+        attn_places_note(&group->places[p], panel, &group->block, scores,
                          panel->vectors * kernels->lanes,
                          &forward->problem->tensors->statistics);
-    kernels->softmax(panel, group->scores, &group->block, sweep);
-    kernels->value(panel, group->scores, &group->block);
+    kernels->softmax(panel, scores, &group->block, sweep);
+    if (kept)
+        attn_kept_note(kept, panel, &group->block);
+    kernels->value(panel, sweep->dropped ? sweep->dropped : scores, &group->block);
 }
 
-static void finish_panel(const struct group *group, size_t p,
+static void finish_panel(struct group *group, size_t p,
                          const struct attn_forward *forward)
 {
-    const struct attn_panel *const panel = &group->panels[p];
+    struct attn_panel *const panel = &group->panels[p];
     const attn_tensors *const tensors = forward->problem->tensors;
     const attn_output *const output = &tensors->output;
     const struct attn_head *const head = &group->walk.head;
@@ -150,11 +162,10 @@ static void finish_panel(const struct group *group, size_t p,
         if (forward->statistics)
             attn_statistics_store(&tensors->statistics, row, panel, &group->places[p],
                                   (size_t)i, width, end);
-        if (forward->references) {
-            forward->references[row] = panel->reference[i];
-            forward->inverses[row] = end.inverse;
-        }
     }
+    if (group->kept_memory)
+        attn_kept_finish(&group->kept[p], panel, inverse, &group->walk, &group->block,
+                         group->scores, group->received);
     const struct attn_target to = {
         .x = attn_place(head->output, output->type,
                         panel->first_query * output->stride[2]),
@@ -180,6 +191,8 @@ static void attend_group(struct group *group, const struct attn_forward *forward
                          int64_t first_query, int64_t end_query)
 {
     struct attn_sweep sweep = forward->sweep;
+    if (sweep.dropout)
+        sweep.dropped = group->scores;
     if (sweep.classes > 0) {
         const attn_statistics *const wanted = &forward->problem->tensors->statistics;
         const struct attn_sequence *const sequence = &group->walk.sequence;
@@ -229,6 +242,21 @@ void attn_store_padding(const struct attn_walk *walk)
 /* ---- All of them ----------------------------------------------------------------------
  */
 
+/* A worker's scratch, but for what it keeps. */
+static size_t group_bytes(const struct attn_forward *forward)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    const size_t width = (size_t)attn_panel_queries(forward->kernels);
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    const size_t per_lane = (size_t)shape->Dv + classes + 2 * top;
+    const size_t query = attn_query_floats(forward->problem, forward->kernels);
+    const size_t floats = ATTN_GROUP_PANELS * query +
+                          (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
+                          attn_added_floats(forward->problem, forward->kernels) +
+                          attn_wide_floats(forward->problem, forward->kernels, true);
+    return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
+}
+
 /* The worker's scratch, laid out as attn_forward_layout counted it. */
 static struct group *place_group(const struct attn_forward *forward, size_t worker)
 {
@@ -261,48 +289,60 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
                    group->scores + ATTN_BLOCK_KEYS * width +
                        attn_added_floats(problem, forward->kernels),
                    true);
+    const bool keeps = problem->tensors->statistics.received;
+    group->kept_memory =
+        keeps ? memory + forward->worker_bytes - forward->kept_bytes : NULL;
     return group;
 }
 
-static size_t group_bytes(const struct attn_forward *forward)
+/* How the queries of a head go to units: each group is one, unless its weights are kept.
+ */
+static struct attn_share share_of(const struct attn_forward *forward,
+                                  const struct attn_sequence *sequence)
 {
-    const attn_shape *const shape = forward->problem->shape;
-    const size_t width = (size_t)attn_panel_queries(forward->kernels);
-    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    const size_t per_lane = (size_t)shape->Dv + classes + 2 * top;
-    const size_t query = attn_query_floats(forward->problem, forward->kernels);
-    const size_t floats = ATTN_GROUP_PANELS * query +
-                          (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
-                          attn_added_floats(forward->problem, forward->kernels) +
-                          attn_wide_floats(forward->problem, forward->kernels, true);
-    return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
+    if (forward->problem->tensors->statistics.received)
+        return attn_received_share(forward->problem, forward->kernels, sequence);
+    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
+    const int64_t groups = (sequence->Lq + size - 1) / size;
+    return (struct attn_share){ATTN_GROUP_PANELS, 1,
+                               groups > 0 ? groups : 1}; /* one for the padding */
 }
 
-static int64_t groups_of(const struct attn_forward *forward, int64_t Lq)
+static void begin_received(struct group *group, const struct attn_forward *forward,
+                           const struct attn_share *share, int64_t index)
 {
-    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
-    return Lq > 0 ? (Lq + size - 1) / size : 1; /* one for the padding */
+    const struct attn_walk *const walk = &group->walk;
+    group->received = attn_received_row(forward, &walk->sequence, walk->head.h, index);
+    if (index > 0) /* attn_forward cleared the output */
+        clear(group->received, (size_t)walk->sequence.Lk);
+    attn_kept_init(group->kept, share, walk, group->kept_memory);
 }
 
 static void work_on_unit(struct group *group, const struct attn_forward *forward,
-                         int64_t h, int64_t index)
+                         const struct attn_share *share, int64_t h, int64_t index)
 {
     struct attn_walk *const walk = &group->walk;
     const struct attn_problem *const problem = forward->problem;
     int64_t *const visible_keys = problem->tensors->statistics.visible_keys;
-    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
-    const int64_t first = index * size;
-    const int64_t end = attn_least(first + size, walk->sequence.Lq);
+    const int64_t size = share->panels * attn_panel_queries(forward->kernels);
     walk->head = attn_problem_head(problem, &walk->sequence, h);
     walk->visible_keys = visible_keys ? visible_keys + walk->head.row : NULL;
-    if (first < end)
-        attend_group(group, forward, first, end);
+    if (group->kept_memory)
+        begin_received(group, forward, share, index);
+    for (int64_t n = 0; n < share->groups; n++) {
+        const int64_t first = (index * share->groups + n) * size;
+        const int64_t end = attn_least(first + size, walk->sequence.Lq);
+        if (first < end)
+            attend_group(group, forward, first, end);
+    }
+    for (int64_t p = 0; group->kept_memory && p < share->panels; p++)
+        attn_kept_flush(&group->kept[p], forward->kernels, group->received);
     if (index == 0 && !problem->packed)
         attn_store_padding(walk);
 }
 
 /* Takes units until there are none.  Units go sequence by sequence, head by head, and in
- * a head the last group first: with causal it has the most keys. */
+ * a head the last one first: with causal it has the most keys. */
 static void work(void *argument, size_t worker)
 {
     struct attn_forward *const forward = argument;
@@ -310,7 +350,8 @@ static void work(void *argument, size_t worker)
     struct group *const group = place_group(forward, worker);
     const struct attn_sequence *const at = &group->walk.sequence;
     void *const decoder = (char *)group + forward->group_bytes;
-    int64_t sequence = -1, first_unit = 0, end_unit = 0, groups = 0;
+    struct attn_share share = {.units = 0};
+    int64_t sequence = -1, first_unit = 0, end_unit = 0;
     struct attn_decode_counts decoded = {0}, before = {0};
     for (;;) {
         const int64_t unit = atomic_fetch_add(&forward->next, 1);
@@ -321,15 +362,16 @@ static void work(void *argument, size_t worker)
             before.groups += decoded.groups;
             before.slots += decoded.slots;
             decoded = attn_decode_count(forward, at);
-            groups = groups_of(forward, at->Lq);
+            share = share_of(forward, at);
             first_unit = end_unit;
-            end_unit = first_unit + (decoded.units > 0 ? decoded.units : groups * H);
+            end_unit = first_unit + (decoded.units > 0 ? decoded.units : share.units * H);
         }
         const int64_t nth = unit - first_unit;
         if (decoded.units > 0)
             attn_decode_work(forward, decoder, at, before, nth);
         else
-            work_on_unit(group, forward, nth / groups, groups - 1 - nth % groups);
+            work_on_unit(group, forward, &share, nth / share.units,
+                         share.units - 1 - nth % share.units);
     }
 }
 
@@ -345,12 +387,6 @@ static double work_bound(const struct attn_problem *problem)
            (double)(problem->shape->D + problem->shape->Dv);
 }
 
-static size_t rows_of(const struct attn_problem *problem)
-{
-    const attn_shape *const shape = problem->shape;
-    return (size_t)(shape->B * shape->H * shape->Lq);
-}
-
 /* Below this many multiply-adds a worker is not worth waking: about 20 µs. */
 #define WORKER_MINIMUM 1e6
 
@@ -359,6 +395,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
 {
     const attn_statistics *const wanted = &problem->tensors->statistics;
     const attn_options *const options = problem->options;
+    const attn_shape *const shape = problem->shape;
     *forward = (struct attn_forward){
         .problem = problem,
         .kernels = context->kernels,
@@ -374,7 +411,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         const int64_t decoded = attn_decode_count(forward, &sequence).units;
         forward->units += decoded;
         if (decoded == 0)
-            forward->panel_units += problem->shape->H * groups_of(forward, sequence.Lq);
+            forward->panel_units += shape->H * share_of(forward, &sequence).units;
     }
     forward->units += forward->panel_units;
 
@@ -386,16 +423,17 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         forward->workers = (size_t)forward->units;
     forward->group_bytes = group_bytes(forward);
     forward->worker_bytes = forward->group_bytes + forward->splits.worker_bytes;
-    size_t row_bytes = 0;
+    size_t received_bytes = 0;
     if (wanted->received) {
-        const size_t second = attn_receiver_bytes(problem, context->kernels);
-        if (second > forward->worker_bytes)
-            forward->worker_bytes = second;
-        row_bytes = attn_round_up(rows_of(problem) * 2 * sizeof(float));
+        forward->kept_bytes = attn_kept_bytes(problem, context->kernels);
+        forward->worker_bytes += forward->kept_bytes;
+        received_bytes =
+            attn_round_up(attn_received_rows(problem, context->kernels) *
+                          (size_t)(shape->B * shape->H * shape->Lk) * sizeof(float));
     }
     if (__builtin_mul_overflow(forward->worker_bytes, forward->workers,
                                &forward->scratch_bytes) ||
-        __builtin_add_overflow(forward->scratch_bytes, row_bytes,
+        __builtin_add_overflow(forward->scratch_bytes, received_bytes,
                                &forward->scratch_bytes) ||
         __builtin_add_overflow(forward->scratch_bytes, forward->splits.bytes,
                                &forward->scratch_bytes))
@@ -428,16 +466,17 @@ attn_status attn_forward_run(struct attn_forward *forward, attn_context *context
     ATTN_TRY(attn_context_reserve(context, forward->scratch_bytes, &forward->scratch));
     char *const after_workers =
         (char *)forward->scratch + forward->workers * forward->worker_bytes;
-    const bool received = forward->problem->tensors->statistics.received;
+    const attn_shape *const shape = forward->problem->shape;
+    float *const received = forward->problem->tensors->statistics.received;
     if (received) {
-        forward->references = (float *)after_workers;
-        forward->inverses = forward->references + rows_of(forward->problem);
+        clear(received, (size_t)(shape->B * shape->H * shape->Lk));
+        if (attn_received_rows(forward->problem, forward->kernels) > 0)
+            forward->received = (float *)after_workers;
     }
     attn_decode_begin(forward, (char *)forward->scratch + forward->scratch_bytes -
                                    forward->splits.bytes);
     attn_context_run(context, forward->workers, work, forward);
-    if (received)
-        attn_receive(forward, context);
+    attn_received_merge(forward, context);
     return ATTN_OK;
 }
 

@@ -1,4 +1,4 @@
-/* How attn_forward is laid out: shared with its plan and with its second pass. */
+/* How attn_forward is laid out: shared with its plan and what it keeps. */
 #ifndef ATTN_ATTENTION_FORWARD_H
 #define ATTN_ATTENTION_FORWARD_H
 
@@ -14,14 +14,13 @@ struct attn_forward {
     bool statistics; /* any that the panels keep */
     struct attn_sweep sweep;
 
-    int64_t units, panel_units, receive_units; /* the others decode */
-    size_t group_bytes; /* of a worker's scratch; the rest is for decoding */
+    int64_t units, panel_units; /* the others decode */
+    size_t group_bytes; /* of a worker's scratch; then what decodes, what is kept */
+    size_t kept_bytes;
     size_t workers, worker_bytes, scratch_bytes;
     struct attn_splits splits;
-    void *scratch; /* of the workers, one after the other; then, if received is
-                    * wanted, of the rows: */
-    float *references,
-        *inverses;        /* [B][H][Lq]: weight = e^(score − reference) · inverse */
+    void *scratch;        /* of the workers, one after the other; then: */
+    float *received;      /* NULL, or [attn_received_rows][B][H][Lk] */
     _Atomic int64_t next; /* unit */
 };
 
@@ -39,13 +38,5 @@ void attn_forward_plan(const struct attn_forward *forward, attn_plan *plan);
 
 /* Writes empty rows for the queries of the walk's head beyond its sequence's length. */
 void attn_store_padding(const struct attn_walk *walk);
-
-/* What a worker of the second pass takes of the scratch. */
-size_t attn_receiver_bytes(const struct attn_problem *problem,
-                           const struct attn_kernels *kernels);
-
-/* The second pass: the mass that each key received, from the references and inverses that
- * the first pass left. */
-void attn_receive(struct attn_forward *forward, const attn_context *context);
 
 #endif

@@ -8,11 +8,9 @@ static const char *path_of(const struct attn_forward *forward)
     if (forward->problem->empty)
         return "nothing";
     if (forward->problem->options->additive)
-        return received ? kernels->additive_two_passes : kernels->additive_one_pass;
-    if (received)
-        return kernels->two_passes;
+        return received ? kernels->additive_weights_kept : kernels->additive_one_pass;
     if (forward->splits.slots == 0)
-        return kernels->one_pass;
+        return received ? kernels->weights_kept : kernels->one_pass;
     return forward->panel_units == 0 ? kernels->decoding : kernels->decoding_too;
 }
 

@@ -1,151 +1,266 @@
-/* The mass that each key received: Σ over queries of weight[query][key].
- *
- * A unit is a run of keys of one head; all queries that see it pass over it in order,
- * their weights computed again from the scores, so each sum is taken in one order
- * whatever the threads, and memory stays linear. */
+/* Keeps weights, and adds them up. */
+#include "attention/received.h"
 #include "attention/forward.h"
 #include "attention/widen.h"
+#include <math.h>
 #include <string.h>
 
-/* Loading the queries costs one unit in CHUNK_KEYS of the work. */
-enum { CHUNK_BLOCKS = 4, CHUNK_KEYS = CHUNK_BLOCKS * ATTN_BLOCK_KEYS };
+/* More would balance more threads at the price of a row each. */
+enum { MOST_UNITS = 8 };
 
-/* Laid out in the worker's part of the scratch, which is larger: see attn_forward. */
-struct receiver {
-    struct attn_panel panel;
-    struct attn_block block;
-    struct attn_walk walk;
-    float received[CHUNK_KEYS * 16]; /* [key][lane of a vector] */
-    float *scores;
-};
+/* What a group keeps should lie in the second cache, if more than one panel is to share
+ * keys and values for it. */
+#define GROUP_BYTES ((size_t)512 << 10)
 
-static void receive_panel(struct receiver *receiver, const struct attn_forward *forward,
-                          int64_t first, int64_t end)
+/* ---- Layout
+ * -----------------------------------------------------------------------------
+ */
+
+/* Blocks that the keys of a panel may touch. */
+static size_t room_of(const struct attn_problem *problem,
+                      const struct attn_kernels *kernels, int64_t Lk)
 {
-    struct attn_panel *const panel = &receiver->panel;
-    const size_t width = panel->vectors * forward->kernels->lanes;
-    const int64_t row = receiver->walk.head.row + panel->first_query;
-    float inverse[ATTN_PANEL_LANES] = {0.0f};
-    memset(panel->reference, 0, width * sizeof *panel->reference);
-    for (int64_t i = 0; i < panel->queries; i++) {
-        panel->reference[i] = forward->references[row + i];
-        inverse[i] = forward->inverses[row + i];
-    }
-    for (int64_t key = first; key < end; key += ATTN_BLOCK_KEYS) {
-        const int64_t stop = attn_least(key + ATTN_BLOCK_KEYS, end);
-        attn_widen(&receiver->walk, key, stop);
-        if (!attn_block_show(&receiver->block, panel, &receiver->walk, key, stop))
+    const attn_options *const options = problem->options;
+    const int64_t right = options->causal ? 0 : options->window_right;
+    const int64_t all = (Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
+    if (options->window_left < 0 || right < 0)
+        return (size_t)all;
+    const int64_t keys = options->window_left + right + attn_panel_queries(kernels);
+    return (size_t)attn_least(all, keys / ATTN_BLOCK_KEYS + 2);
+}
+
+static size_t block_floats(const struct attn_kernels *kernels)
+{
+    return ATTN_BLOCK_KEYS * (size_t)attn_panel_queries(kernels);
+}
+
+static size_t bytes_of_panel(size_t room, const struct attn_kernels *kernels)
+{
+    return room *
+           (block_floats(kernels) * sizeof(float) + sizeof(struct attn_kept_block));
+}
+
+struct attn_share attn_received_share(const struct attn_problem *problem,
+                                      const struct attn_kernels *kernels,
+                                      const struct attn_sequence *sequence)
+{
+    const size_t bytes =
+        bytes_of_panel(room_of(problem, kernels, sequence->Lk), kernels) + 1;
+    const int64_t panels =
+        attn_clamp((int64_t)(GROUP_BYTES / bytes), 1, ATTN_GROUP_PANELS);
+    const int64_t size = panels * attn_panel_queries(kernels);
+    const int64_t all = sequence->Lq > 0 ? (sequence->Lq + size - 1) / size : 1;
+    const int64_t groups = (all + MOST_UNITS - 1) / MOST_UNITS;
+    return (struct attn_share){panels, groups, (all + groups - 1) / groups};
+}
+
+size_t attn_kept_bytes(const struct attn_problem *problem,
+                       const struct attn_kernels *kernels)
+{
+    size_t most = 0;
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        if (attn_decode_takes(problem, &sequence))
             continue;
-        forward->kernels->score(receiver->scores, panel, &receiver->block);
-        float *const received =
-            receiver->received +
-            (size_t)(receiver->block.first_key - first) * forward->kernels->lanes;
-        forward->kernels->receive(received, panel, receiver->scores, inverse,
-                                  receiver->block.keys);
+        const struct attn_share share = attn_received_share(problem, kernels, &sequence);
+        const size_t room = room_of(problem, kernels, sequence.Lk);
+        const size_t bytes = (size_t)share.panels * bytes_of_panel(room, kernels);
+        most = bytes > most ? bytes : most;
+    }
+    return attn_round_up(most);
+}
+
+size_t attn_received_rows(const struct attn_problem *problem,
+                          const struct attn_kernels *kernels)
+{
+    int64_t most = 1;
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        const struct attn_share share = attn_received_share(problem, kernels, &sequence);
+        most = share.units > most ? share.units : most;
+    }
+    return (size_t)most - 1;
+}
+
+void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
+                    const struct attn_walk *walk, void *memory)
+{
+    const size_t room = room_of(walk->problem, walk->kernels, walk->sequence.Lk);
+    const size_t floats = block_floats(walk->kernels), panels = (size_t)share->panels;
+    float *const weights = memory;
+    struct attn_kept_block *const blocks = (void *)(weights + panels * room * floats);
+    for (size_t p = 0; p < panels; p++) {
+        kept[p].room = room;
+        kept[p].stride = floats;
+        kept[p].weights = weights + p * room * floats;
+        kept[p].blocks = blocks + p * room;
+        for (size_t n = 0; n < room; n++)
+            kept[p].blocks[n].keys = 0;
     }
 }
 
-static void receive_chunk(struct receiver *receiver, const struct attn_forward *forward,
-                          int64_t first, int64_t end)
+/* ---- One panel's weights
+ * ----------------------------------------------------------------
+ */
+
+static void add_block(struct attn_kept *kept, size_t n,
+                      const struct attn_kernels *kernels, float *received)
 {
-    const struct attn_walk *const walk = &receiver->walk;
-    const size_t lanes = forward->kernels->lanes;
-    memset(receiver->received, 0, (size_t)(end - first) * lanes * sizeof(float));
-    for (int64_t next = 0; next < walk->sequence.Lq;) {
-        const int64_t queries =
-            attn_next_panel(forward->kernels, walk->sequence.Lq - next);
-        receiver->panel.first_query = next;
-        receiver->panel.queries = queries;
-        const struct attn_key_range seen = attn_panel_keys(&receiver->panel, walk);
-        if (seen.first < end && seen.end > first) {
-            attn_panel_load(&receiver->panel, walk, next, queries);
-            receive_panel(receiver, forward, first, end);
+    struct attn_kept_block *const block = &kept->blocks[n];
+    if (block->keys == 0)
+        return;
+    const struct attn_received from = {
+        .weights = kept->weights + n * kept->stride,
+        .reference = block->reference,
+        .last_reference = kept->reference,
+        .inverse = kept->inverse,
+        .vectors = kept->vectors,
+        .keys = block->keys,
+    };
+    kernels->receive(received + block->first_key, &from);
+    block->keys = 0;
+}
+
+static size_t place_of(const struct attn_kept *kept, const struct attn_block *block)
+{
+    return (size_t)(block->first_key / ATTN_BLOCK_KEYS) % kept->room;
+}
+
+float *attn_kept_open(struct attn_kept *kept, const struct attn_kernels *kernels,
+                      const struct attn_block *block, float *received)
+{
+    const size_t n = place_of(kept, block);
+    add_block(kept, n, kernels, received);
+    return kept->weights + n * kept->stride;
+}
+
+void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
+                    const struct attn_block *block)
+{
+    struct attn_kept_block *const to = &kept->blocks[place_of(kept, block)];
+    to->keys = block->keys;
+    to->first_key = block->first_key;
+    to->current = true;
+    memcpy(to->reference, panel->reference, sizeof to->reference);
+}
+
+/* A row with a NaN gives NaN to every key that it sees, and nothing to the others, nor
+ * for a score of −∞: weights alone cannot tell these from those too small for fp32. */
+static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
+                       const struct attn_walk *walk, struct attn_block *block,
+                       float *scores)
+{
+    const size_t width = panel->vectors * walk->kernels->lanes;
+    struct attn_walk again = *walk;
+    again.visible_keys = NULL; /* counted already */
+    for (size_t n = 0; n < kept->room; n++) {
+        struct attn_kept_block *const to = &kept->blocks[n];
+        if (to->keys == 0)
+            continue;
+        const int64_t first = to->first_key, end = first + (int64_t)to->keys;
+        attn_widen(&again, first, end);
+        attn_block_show(block, panel, &again, first, end);
+        walk->kernels->score(scores, panel, block);
+        for (size_t lane = 0; lane < width; lane++) {
+            if (!isnan(kept->inverse[lane]))
+                continue;
+            to->reference[lane] = 0.0f;
+            for (size_t i = 0; i < to->keys; i++)
+                kept->weights[n * kept->stride + i * width + lane] =
+                    scores[i * width + lane] == -INFINITY ? 0.0f : NAN;
         }
-        next += queries;
     }
-
-    const attn_shape *const shape = forward->problem->shape;
-    float *const to = forward->problem->tensors->statistics.received +
-                      (walk->sequence.b * shape->H + walk->head.h) * shape->Lk +
-                      walk->sequence.first_key;
-    for (int64_t key = first; key < end; key++) {
-        const float *const from = receiver->received + (size_t)(key - first) * lanes;
-        float sum = 0.0f;
-        for (size_t lane = 0; lane < lanes; lane++)
-            sum += from[lane];
-        to[key] = sum;
-    }
+    for (size_t lane = 0; lane < width; lane++)
+        if (isnan(kept->inverse[lane]))
+            kept->reference[lane] = 0.0f, kept->inverse[lane] = 1.0f;
 }
 
-static int64_t chunks_of(int64_t Lk)
+void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
+                      const float *inverse, const struct attn_walk *walk,
+                      struct attn_block *block, float *scores, float *received)
 {
-    return (Lk + CHUNK_KEYS - 1) / CHUNK_KEYS;
+    for (size_t n = 0; n < kept->room; n++) {
+        if (!kept->blocks[n].current)
+            add_block(kept, n, walk->kernels, received);
+        kept->blocks[n].current = false;
+    }
+    kept->vectors = panel->vectors;
+    memcpy(kept->reference, panel->reference, sizeof kept->reference);
+    memcpy(kept->inverse, inverse, sizeof kept->inverse);
+    bool any_nan = false;
+    for (int64_t i = 0; i < panel->queries; i++)
+        any_nan = any_nan || isnan(inverse[i]);
+    if (any_nan)
+        spread_nan(kept, panel, walk, block, scores);
 }
 
-static void work(void *argument, size_t worker)
+void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels,
+                     float *received)
+{
+    for (size_t n = 0; n < kept->room; n++)
+        add_block(kept, n, kernels, received);
+}
+
+/* ---- Rows of units
+ * ----------------------------------------------------------------------
+ */
+
+float *attn_received_row(const struct attn_forward *forward,
+                         const struct attn_sequence *sequence, int64_t h, int64_t n)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    const int64_t at = (sequence->b * shape->H + h) * shape->Lk + sequence->first_key;
+    if (n == 0)
+        return forward->problem->tensors->statistics.received + at;
+    return forward->received + (n - 1) * shape->B * shape->H * shape->Lk + at;
+}
+
+void attn_received_weigh(float *scores, int64_t keys, const struct attn_kernels *kernels,
+                         float reference, float inverse)
+{
+    struct attn_panel row = {.vectors = 1};
+    const size_t lanes = kernels->lanes, count = (size_t)keys, left = count % lanes;
+    float inverses[ATTN_PANEL_LANES], last[ATTN_PANEL_LANES] = {0.0f};
+    for (size_t lane = 0; lane < lanes; lane++)
+        row.reference[lane] = reference, inverses[lane] = inverse;
+    kernels->weigh(scores, &row, inverses, count / lanes);
+    memcpy(last, scores + count - left, left * sizeof *last);
+    kernels->weigh(last, &row, inverses, 1);
+    memcpy(scores + count - left, last, left * sizeof *last);
+}
+
+static void merge_head(const struct attn_forward *forward,
+                       const struct attn_sequence *sequence, int64_t h)
+{
+    const int64_t units =
+        attn_received_share(forward->problem, forward->kernels, sequence).units;
+    float *const to = attn_received_row(forward, sequence, h, 0);
+    for (int64_t n = 1; n < units; n++) {
+        const float *const from = attn_received_row(forward, sequence, h, n);
+        for (int64_t key = 0; key < sequence->Lk; key++)
+            to[key] += from[key];
+    }
+}
+
+static void merge(void *argument, size_t worker)
 {
     struct attn_forward *const forward = argument;
-    const struct attn_problem *const problem = forward->problem;
-    const int64_t H = problem->shape->H;
-    struct receiver *const receiver =
-        (struct receiver *)((char *)forward->scratch + worker * forward->worker_bytes);
-    receiver->panel.D = (size_t)problem->shape->D;
-    receiver->panel.query = (float *)((char *)receiver + attn_round_up(sizeof *receiver));
-    const size_t width = (size_t)attn_panel_queries(forward->kernels);
-    receiver->scores =
-        receiver->panel.query + attn_query_floats(problem, forward->kernels);
-    receiver->walk = (struct attn_walk){
-        .problem = problem,
-        .kernels = forward->kernels,
-        .added = attn_added_floats(problem, forward->kernels) > 0
-                     ? receiver->scores + ATTN_BLOCK_KEYS * width
-                     : NULL,
-    };
-    attn_wide_init(&receiver->walk,
-                   receiver->scores + ATTN_BLOCK_KEYS * width +
-                       attn_added_floats(problem, forward->kernels),
-                   false);
-
-    int64_t sequence = -1, first_unit = 0, end_unit = 0, chunks = 0;
+    const int64_t H = forward->problem->shape->H;
+    (void)worker;
     for (;;) {
         const int64_t unit = atomic_fetch_add(&forward->next, 1);
-        if (unit >= forward->receive_units)
+        if (unit >= forward->problem->sequences * H)
             return;
-        while (unit >= end_unit) {
-            receiver->walk.sequence = attn_problem_sequence(problem, ++sequence);
-            chunks = chunks_of(receiver->walk.sequence.Lk);
-            first_unit = end_unit;
-            end_unit = first_unit + chunks * H;
-        }
-        const int64_t nth = unit - first_unit, first = nth % chunks * CHUNK_KEYS;
-        receiver->walk.head =
-            attn_problem_head(problem, &receiver->walk.sequence, nth / chunks);
-        receive_chunk(receiver, forward, first,
-                      attn_least(first + CHUNK_KEYS, receiver->walk.sequence.Lk));
+        const struct attn_sequence sequence =
+            attn_problem_sequence(forward->problem, unit / H);
+        merge_head(forward, &sequence, unit % H);
     }
 }
 
-size_t attn_receiver_bytes(const struct attn_problem *problem,
-                           const struct attn_kernels *kernels)
+void attn_received_merge(struct attn_forward *forward, const attn_context *context)
 {
-    const size_t width = (size_t)attn_panel_queries(kernels);
-    const size_t floats = attn_query_floats(problem, kernels) + ATTN_BLOCK_KEYS * width +
-                          attn_added_floats(problem, kernels) +
-                          attn_wide_floats(problem, kernels, false);
-    return attn_round_up(sizeof(struct receiver)) + attn_round_up(floats * sizeof(float));
-}
-
-void attn_receive(struct attn_forward *forward, const attn_context *context)
-{
-    const struct attn_problem *const problem = forward->problem;
-    const attn_shape *const shape = problem->shape;
-    /* Padding keys received nothing. */
-    memset(problem->tensors->statistics.received, 0,
-           (size_t)(shape->B * shape->H * shape->Lk) * sizeof(float));
-    forward->receive_units = 0;
-    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++)
-        forward->receive_units +=
-            shape->H * chunks_of(attn_problem_sequence(problem, s).Lk);
+    if (!forward->received)
+        return;
     forward->next = 0;
-    attn_context_run(context, forward->workers, work, forward);
+    attn_context_run(context, forward->workers, merge, forward);
 }

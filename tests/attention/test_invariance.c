@@ -243,7 +243,7 @@ static void check_plan(attn_context *context)
     struct call c = call_create((attn_shape){2, 4, 2, 150, 300, 24, 40});
     for (int received = 0; received < 2; received++) {
         attn_plan plan;
-        char path[64];
+        char path[80];
         if (!received)
             c.tensors.statistics.received = NULL;
         else
@@ -252,7 +252,7 @@ static void check_plan(attn_context *context)
         assert_int_equal(
             attn_plan_forward(context, &c.shape, &c.tensors, &c.options, &plan), ATTN_OK);
         snprintf(path, sizeof path, "panels of queries, %s%s",
-                 received ? "then received mass, " : "", attn_context_isa(context));
+                 received ? "weights kept for received mass, " : "", attn_context_isa(context));
         assert_string_equal(plan.path, path);
         double counted = 0.0;
         for (int64_t i = 0; i < 150; i++)
