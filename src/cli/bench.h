@@ -36,6 +36,7 @@ struct bench_case {
     attn_status (*run)(struct bench_case *bench_case, attn_context *context);
     double work; /* operations or bytes of one run; 0: 4·D for each visible pair */
     enum bench_measure measure;
+    enum bench_measure unit;          /* of the limit that its rate counts like */
     const struct bench_case *against; /* the other case */
     bool quiet;                       /* only there to be compared with */
     double must, goal;                /* 0: none is stated */

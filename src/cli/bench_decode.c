@@ -1,76 +1,161 @@
 /* Decoding: one query for each of 32 heads over the cached keys of 8, as a language model
  * does for every token.  It is bound by reading keys and values, so its rate is held
  * against that of reading memory.  Sets of keys and values take turns, so that no cache
- * holds what the next call needs. */
+ * of the processor holds what the next call needs. */
+#include "attn/cache.h"
 #include "cli/bench.h"
+#include <stdio.h>
 #include <string.h>
 
-enum { HEADS = 32, KEY_HEADS = 8, LARGEST_RING = 64 };
+enum { HEADS = 32, LARGEST_RING = 64, CONTIGUOUS = 3, PAGED = 4 };
 
-/* 256 MiB. */
-static const size_t RING_BYTES = (size_t)1 << 28;
+/* 256 MiB, or 64 sets. */
+static size_t sets_of(size_t set_bytes)
+{
+    const size_t sets = ((size_t)1 << 28) / set_bytes + 1;
+    return sets < LARGEST_RING ? sets : LARGEST_RING;
+}
+
+/* ---- Keys and values without gaps ---- */
 
 struct ring {
-    size_t count, next, set_bytes;
+    size_t count, next, bytes; /* bytes of a set's keys, and of its values */
     const char *keys, *values;
 };
 
-static attn_status run_next(struct bench_case *c, attn_context *context)
+static attn_status run_contiguous(struct bench_case *c, attn_context *context)
 {
     struct ring *const ring = c->more;
-    c->tensors.key.data = ring->keys + ring->next * ring->set_bytes;
-    c->tensors.value.data = ring->values + ring->next * ring->set_bytes;
+    c->tensors.key.data = ring->keys + ring->next * ring->bytes;
+    c->tensors.value.data = ring->values + ring->next * ring->bytes;
     ring->next = (ring->next + 1) % ring->count;
     return attn_forward(context, &c->shape, &c->tensors, &c->options);
 }
 
-/* As many copies of a set as the ring has. */
 static const char *copies(struct bench_group *group, const struct ring *ring,
                           const void *set)
 {
-    char *const memory = bench_memory(group, ring->count * ring->set_bytes);
+    char *const memory = bench_memory(group, ring->count * ring->bytes);
     for (size_t i = 0; memory && set && i < ring->count; i++)
-        memcpy(memory + i * ring->set_bytes, set, ring->set_bytes);
+        memcpy(memory + i * ring->bytes, set, ring->bytes);
     return memory;
 }
 
-static struct bench_case *add(struct bench_group *group, const attn_shape *shape,
-                              attn_type type, struct ring *ring)
+static struct bench_case *add_contiguous(struct bench_group *group,
+                                         const attn_shape *shape, attn_type type,
+                                         struct ring *ring)
 {
-    struct bench_case *const c = bench_add(group, "decode", "one query", shape);
+    struct bench_case *const c = bench_add(group, "decode", "contiguous", shape);
     bench_store(group, c, type);
-    const size_t elements = (size_t)(shape->B * shape->Hk * shape->Lk * shape->D);
-    ring->set_bytes = elements * attn_type_bytes(type);
-    ring->count = RING_BYTES / (2 * ring->set_bytes) + 1;
-    if (ring->count > LARGEST_RING)
-        ring->count = LARGEST_RING;
+    ring->bytes =
+        (size_t)(shape->B * shape->Hk * shape->Lk * shape->D) * attn_type_bytes(type);
+    ring->count = sets_of(2 * ring->bytes);
     ring->keys = copies(group, ring, c->tensors.key.data);
     ring->values = copies(group, ring, c->tensors.value.data);
     c->more = ring;
-    c->run = run_next;
-    c->work = 2.0 * (double)ring->set_bytes;
-    c->measure = BENCH_OF_READ;
+    c->run = run_contiguous;
+    c->work = 2.0 * (double)ring->bytes;
+    c->measure = c->unit = BENCH_OF_READ;
     return c;
+}
+
+/* ---- Keys and values in pages ---- */
+
+struct paged {
+    attn_cache *cache;
+    attn_cache_type type;
+    size_t count, next;
+    int64_t sequences[LARGEST_RING];
+};
+
+static const char *cache_type_name(attn_cache_type type)
+{
+    return type == ATTN_CACHE_I8 ? "int8" : bench_type_name((attn_type)type);
+}
+
+/* Fills a cache with sequences that all hold the same. */
+static attn_status fill(struct bench_case *c, attn_context *context)
+{
+    struct paged *const paged = c->more;
+    const attn_shape *const s = &c->shape;
+    enum { PAGE_KEYS = 128 };
+    const attn_cache_options options = {
+        .Hk = s->Hk,
+        .D = s->D,
+        .Dv = s->Dv,
+        .pages = (int64_t)paged->count * ((s->Lk + PAGE_KEYS - 1) / PAGE_KEYS),
+        .page_keys = PAGE_KEYS,
+        .type = paged->type,
+    };
+    ATTN_TRY(attn_cache_create(&paged->cache, context, &options));
+    for (size_t i = 0; i < paged->count; i++) {
+        ATTN_TRY(attn_cache_open(context, paged->cache, &paged->sequences[i]));
+        ATTN_TRY(attn_cache_append(context, paged->cache, paged->sequences[i], s->Lk,
+                                   &c->tensors.key, &c->tensors.value));
+    }
+    c->tensors.key.data = c->tensors.value.data = NULL;
+    c->work = (double)attn_cache_token_bytes(paged->cache) * (double)s->Lk;
+    return ATTN_OK;
+}
+
+static attn_status run_paged(struct bench_case *c, attn_context *context)
+{
+    struct paged *const paged = c->more;
+    const attn_batch batch = {1, &paged->sequences[paged->next], c->shape.H};
+    paged->next = (paged->next + 1) % paged->count;
+    return attn_decode(context, paged->cache, &batch, &c->tensors, &c->options);
+}
+
+static struct bench_case *add_paged(struct bench_group *group, const attn_shape *shape,
+                                    struct paged *paged)
+{
+    struct bench_case *const c = bench_add(group, "decode", "paged", shape);
+    const size_t element = paged->type == ATTN_CACHE_F32  ? 4
+                           : paged->type == ATTN_CACHE_I8 ? 1
+                                                          : 2;
+    paged->count = sets_of(2 * element * (size_t)(shape->Hk * shape->Lk * shape->D));
+    c->dtype = cache_type_name(paged->type);
+    c->more = paged;
+    c->prepare = fill;
+    c->run = run_paged;
+    c->measure = c->unit = BENCH_OF_READ;
+    return c;
+}
+
+static void ask_fraction(struct bench_case *c)
+{
+    if (c->shape.Lk == 8192 && c->shape.D == 128) {
+        c->must = 0.75;
+        c->goal = 0.90;
+    }
 }
 
 static attn_status measure_length(struct bench *bench, int64_t L, int64_t D,
                                   attn_error *error)
 {
-    static const attn_type types[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
-    const int64_t H = bench->H ? bench->H : HEADS;
-    const int64_t Hk = H % 4 == 0 ? H / 4 : H, B = bench->B ? bench->B : 1;
-    struct ring rings[3] = {{0}};
+    static const attn_type types[CONTIGUOUS] = {ATTN_F32, ATTN_BF16, ATTN_F16};
+    const int64_t H = bench->H ? bench->H : HEADS, Hk = H % 4 == 0 ? H / 4 : H;
+    const attn_shape shape = {1, H, Hk, 1, L, D, D};
+    struct ring rings[CONTIGUOUS] = {{0}};
+    struct paged paged[PAGED] = {{.type = ATTN_CACHE_F32},
+                                 {.type = ATTN_CACHE_BF16},
+                                 {.type = ATTN_CACHE_F16},
+                                 {.type = ATTN_CACHE_I8}};
     struct bench_group group;
     bench_group_init(&group, bench);
-    for (size_t t = 0; t < 3; t++) {
-        struct bench_case *const c =
-            add(&group, &(attn_shape){B, H, Hk, 1, L, D, D}, types[t], &rings[t]);
-        if (L == 8192 && D == 128) {
-            c->must = 0.75;
-            c->goal = 0.90;
-        }
+    for (size_t t = 0; t < CONTIGUOUS; t++)
+        ask_fraction(add_contiguous(&group, &shape, types[t], &rings[t]));
+    struct bench_case *of_type[PAGED];
+    for (size_t t = 0; t < PAGED; t++) {
+        of_type[t] = add_paged(&group, &shape, &paged[t]);
+        ask_fraction(of_type[t]);
     }
-    return bench_group_run(&group, error);
+    snprintf(of_type[2]->name, sizeof of_type[2]->name, "paged, fp16");
+    bench_compare(of_type[3], of_type[2], BENCH_TIME, 0.5, 0.0);
+    const attn_status status = bench_group_run(&group, error);
+    for (size_t t = 0; t < PAGED; t++)
+        attn_cache_destroy(paged[t].cache);
+    return status;
 }
 
 attn_status bench_decode(struct bench *bench, attn_error *error)

@@ -207,8 +207,7 @@ static void keep_row(struct bench *bench, const struct bench_case *c)
         [BENCH_TIME] = "time",        [BENCH_TIME_OF_WORK] = "time of work",
         [BENCH_SPEED] = "speed",
     };
-    const struct bench_limit_words *const limit =
-        &bench_limit_words[(int)c->measure < BENCH_LIMITS ? c->measure : BENCH_OF_PEAK];
+    const struct bench_limit_words *const limit = &bench_limit_words[c->unit];
     const char *const against = c->against ? c->against->name : limit->name;
     json_array_append_new(
         bench->rows,
