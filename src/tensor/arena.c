@@ -41,7 +41,7 @@ static struct attn_arena_block *block_create(const attn_arena *arena, size_t byt
     if (unit == HUGE_PAGE_BYTES)
         (void)madvise(block, wanted, MADV_HUGEPAGE);
 #endif
-    *block = (struct attn_arena_block){.bytes = wanted};
+    *block = (struct attn_arena_block){.bytes = wanted}; /* the last of the chain */
     return block;
 }
 
@@ -52,17 +52,19 @@ void *attn_arena_allocate(attn_arena *arena, size_t bytes)
     bytes = round_up(bytes, ALIGNMENT);
     struct attn_arena_block *const current = arena->current;
     if (!current || bytes > current->bytes - arena->used) {
-        struct attn_arena_block *next = current ? current->next : arena->first;
-        if (!next || bytes > next->bytes - ALIGNMENT) {
-            struct attn_arena_block *const added = block_create(arena, bytes);
-            if (!added)
+        struct attn_arena_block **place = current ? &current->next : &arena->first;
+        /* Blocks that are too small are left out until the next rewind, and not joined by
+         * another: in a training whose batches differ in size one would come now and
+         * then, and fresh pages cost more than a step. */
+        while (*place && bytes > (*place)->bytes - ALIGNMENT)
+            place = &(*place)->next;
+        if (!*place) {
+            *place = block_create(arena, bytes);
+            if (!*place)
                 return NULL;
-            added->next = next;
-            *(current ? &current->next : &arena->first) = added;
-            arena->total += added->bytes;
-            next = added;
+            arena->total += (*place)->bytes;
         }
-        arena->current = next;
+        arena->current = *place;
         arena->used = ALIGNMENT; /* the header */
     }
     void *const memory = (char *)arena->current + arena->used;
