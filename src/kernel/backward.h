@@ -157,12 +157,26 @@ INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
         backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
 }
 
+/* Another processor may have written the sums last, and then they take long to come: those
+ * of the next strip are called while one is multiplied. */
+INLINE void call_strip(const struct attn_gather *g, size_t key, size_t d,
+                       const size_t vectors)
+{
+    for (size_t row = key; row < key + GATHER_ROWS && row < g->keys; row++)
+        for (size_t v = 0; v < vectors; v++)
+            __builtin_prefetch(g->out + (ptrdiff_t)row * g->out_stride + d + v * VF_LANES,
+                               1);
+}
+
 INLINE void gather_column(const struct attn_gather *g, size_t d, const size_t vectors,
                           const enum product_zeros zeros)
 {
     size_t key = 0;
-    for (; key + GATHER_ROWS <= g->keys; key += GATHER_ROWS)
+    call_strip(g, key, d, vectors);
+    for (; key + GATHER_ROWS <= g->keys; key += GATHER_ROWS) {
+        call_strip(g, key + GATHER_ROWS, d, vectors);
         gather_strip(g, key, d, GATHER_ROWS, vectors, zeros);
+    }
     for (; key + 2 <= g->keys; key += 2)
         gather_strip(g, key, d, 2, vectors, zeros);
     for (; key < g->keys; key++)
