@@ -22,9 +22,10 @@ static int64_t turns_of_head(const struct attn_backward *backward, int64_t Lq)
 
 static int64_t turns_of_all(const struct attn_backward *backward)
 {
-    int64_t turns = 0;
+    const attn_shape *const shape = backward->problem.shape;
+    int64_t turns = backward->problem.sequences * shape->Hk; /* to store the sums */
     for (int64_t s = 0; s < backward->problem.sequences; s++)
-        turns += backward->problem.shape->H *
+        turns += shape->H *
                  turns_of_head(backward, attn_problem_sequence(&backward->problem, s).Lq);
     return turns;
 }
@@ -44,6 +45,12 @@ static void choose_workers(struct attn_backward_layout *layout, int64_t threads,
     if ((int64_t)layout->workers > most)
         layout->workers = most > 0 ? (size_t)most : 1;
 }
+
+/* Of a turn: keys of its unit below are done with.  A cache line each, since one worker
+ * writes while another one watches. */
+struct attn_progress {
+    _Alignas(64) _Atomic int64_t keys;
+};
 
 /* a · b rounded up to whole cache lines; false on overflow. */
 static bool multiply(size_t *result, size_t a, size_t b)
@@ -73,7 +80,8 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
         multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
         multiply(&layout->bias_sum_bytes, sequences * sizeof(double), biases) &&
         multiply(&layout->vector_bytes, sequences * sizeof(double), vectors) &&
-        multiply(&layout->progress_bytes, (size_t)layout->turns, sizeof(int64_t)) &&
+        multiply(&layout->progress_bytes, (size_t)layout->turns,
+                 sizeof(struct attn_progress)) &&
         multiply(&layout->sums_bytes, (size_t)backward->longest_keys, row_bytes) &&
         multiply(&group_bytes, attn_backward_group_floats(backward), sizeof(float)) &&
         multiply(&layout->worker_bytes, layout->group_bytes + group_bytes, 1) &&
@@ -101,10 +109,10 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
 struct work {
     const struct attn_backward *backward;
     const struct attn_backward_layout *layout;
-    double *sink_sums;         /* [sequences][H]; NULL if not wanted */
-    double *bias_sums;         /* [sequences][H]; NULL unless the bias is of heads */
-    double *vector_sums;       /* [sequences][H][D]; NULL if not wanted */
-    _Atomic int64_t *progress; /* of each turn: keys of its unit below are done with */
+    double *sink_sums;              /* [sequences][H]; NULL if not wanted */
+    double *bias_sums;              /* [sequences][H]; NULL unless the bias is of heads */
+    double *vector_sums;            /* [sequences][H][D]; NULL if not wanted */
+    struct attn_progress *progress; /* of each turn */
     char *sums, *workers;
     _Atomic int64_t next; /* chain or turn */
 };
@@ -151,17 +159,18 @@ static void look_at_unit(struct attn_backward_group *group, int64_t unit)
         keys_are_finite(group->backward, &group->walk.sequence, unit % Hk);
 }
 
-static void begin_sums(const struct attn_backward_group *group)
+static void clear_sums(const struct attn_backward_group *group, int64_t first_key,
+                       int64_t end_key)
 {
-    const struct attn_backward *const backward = group->backward;
-    const size_t Lk = (size_t)group->walk.sequence.Lk;
-    memset(group->sums.key, 0, Lk * backward->D_whole * sizeof(float));
-    memset(group->sums.value, 0, Lk * backward->Dv_whole * sizeof(float));
+    const size_t D = group->backward->D_whole, Dv = group->backward->Dv_whole;
+    const size_t first = (size_t)first_key, keys = (size_t)(end_key - first_key);
+    memset(group->sums.key + first * D, 0, keys * D * sizeof(float));
+    memset(group->sums.value + first * Dv, 0, keys * Dv * sizeof(float));
 }
 
 static void store_rows(const struct attn_backward_group *group, const attn_output *x,
-                       int64_t hk, const float *from, size_t whole_size, int64_t size,
-                       float scale)
+                       int64_t hk, struct attn_key_range keys, const float *from,
+                       size_t whole_size, int64_t size, float scale)
 {
     const struct attn_sequence *const sequence = &group->walk.sequence;
     const int64_t *const stride = x->stride;
@@ -170,29 +179,37 @@ static void store_rows(const struct attn_backward_group *group, const attn_outpu
     const struct attn_target to = {
         .x = attn_place(x->data, x->type,
                         sequence->b * stride[0] + hk * stride[1] +
-                            sequence->first_key * stride[2]),
+                            (sequence->first_key + keys.first) * stride[2]),
         .row_stride = stride[2],
         .element_stride = stride[3],
-        .rows = (size_t)sequence->Lk,
+        .rows = (size_t)(keys.end - keys.first),
         .size = (size_t)size,
         .type = x->type,
     };
-    group->backward->kernels->backward->put(&to, from, whole_size, scale);
+    group->backward->kernels->backward->put(&to, from + (size_t)keys.first * whole_size,
+                                            whole_size, scale);
 }
 
-/* The sums, and 0 for what is padding. */
-static void store_sums(const struct attn_backward_group *group, int64_t hk)
+static void store_sums(const struct attn_backward_group *group, int64_t hk,
+                       struct attn_key_range keys)
 {
     const struct attn_backward *const backward = group->backward;
-    const struct attn_problem *const problem = &backward->problem;
-    const struct attn_sequence *const sequence = &group->walk.sequence;
     const attn_gradients *const gradients = backward->gradients;
+    const attn_shape *const shape = backward->problem.shape;
+    store_rows(group, &gradients->key, hk, keys, group->sums.key, backward->D_whole,
+               shape->D, backward->problem.options->scale);
+    store_rows(group, &gradients->value, hk, keys, group->sums.value, backward->Dv_whole,
+               shape->Dv, 1.0f);
+}
+
+/* 0 for what is padding. */
+static void clear_padding(const struct attn_backward_group *group, int64_t hk)
+{
+    const struct attn_problem *const problem = &group->backward->problem;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    const attn_gradients *const gradients = group->backward->gradients;
     const attn_shape *const shape = problem->shape;
     const int64_t heads = shape->H / shape->Hk, b = sequence->b;
-    store_rows(group, &gradients->key, hk, group->sums.key, backward->D_whole, shape->D,
-               problem->options->scale);
-    store_rows(group, &gradients->value, hk, group->sums.value, backward->Dv_whole,
-               shape->Dv, 1.0f);
     if (problem->packed)
         return;
     attn_clear_rows(&gradients->key, b, hk, sequence->Lk, shape->Lk, shape->D);
@@ -227,7 +244,8 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     const int64_t Hk = problem->shape->Hk, heads = problem->shape->H / Hk;
     const int64_t hk = unit % Hk;
     look_at_unit(group, unit);
-    begin_sums(group);
+    const struct attn_key_range all = {0, group->walk.sequence.Lk};
+    clear_sums(group, all.first, all.end);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
         group->walk.head = attn_problem_head(problem, &group->walk.sequence, h);
         for (int64_t query = 0; query < group->walk.sequence.Lq;) {
@@ -240,7 +258,8 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
             add_of_head(work, group);
         }
     }
-    store_sums(group, hk);
+    store_sums(group, hk, all);
+    clear_padding(group, hk);
 }
 
 static void take_units(void *argument, size_t worker)
@@ -262,11 +281,11 @@ static void take_units(void *argument, size_t worker)
  */
 
 /* Which turn a worker looks at.  Turns are counted over all units and heads, in the order
- * in which one worker alone would take them. */
+ * in which one worker alone would take them; a last one for each unit stores its sums. */
 struct cursor {
     int64_t turn, unit, h;
     int64_t first_query;
-    bool first_of_unit, last_of_unit;
+    bool first_of_unit, last_of_unit, stores;
 };
 
 static void mark_ends(struct cursor *cursor, const struct attn_backward_group *group)
@@ -289,6 +308,7 @@ static void begin_unit(struct cursor *cursor, struct attn_backward_group *group,
     cursor->unit = unit;
     cursor->h = unit % shape->Hk * (shape->H / shape->Hk);
     cursor->first_query = 0;
+    cursor->stores = false;
     look_at_unit(group, unit);
     mark_ends(cursor, group);
 }
@@ -297,8 +317,12 @@ static void advance(struct cursor *cursor, struct attn_backward_group *group)
 {
     const int64_t Lq = group->walk.sequence.Lq;
     cursor->turn++;
-    if (cursor->last_of_unit) {
+    if (cursor->stores) {
         begin_unit(cursor, group, cursor->unit + 1);
+        return;
+    }
+    if (cursor->last_of_unit) {
+        cursor->stores = true;
         return;
     }
     cursor->first_query +=
@@ -313,52 +337,84 @@ static void advance(struct cursor *cursor, struct attn_backward_group *group)
 enum { SPINS = 2000 }; /* some microseconds, then others may run */
 
 /* Until the turn before this one is done with the keys below.  It is under way: turns are
- * handed out in order, and a worker that has one waits for nothing but the one before. */
+ * handed out in order, and a worker that has one waits for nothing but the one before.
+ * What a turn reports it awaited before, so its being done means that all are. */
 static void await(const struct work *work, int64_t turn, int64_t keys)
 {
     if (turn == 0)
         return;
-    for (int64_t spin = 0;
-         atomic_load_explicit(&work->progress[turn - 1], memory_order_acquire) < keys;)
+    _Atomic int64_t *const done = &work->progress[turn - 1].keys;
+    for (int64_t spin = 0; atomic_load_explicit(done, memory_order_acquire) < keys;)
         if (++spin % SPINS == 0)
             sched_yield();
 }
 
 static void report(const struct work *work, int64_t turn, int64_t keys)
 {
-    atomic_store_explicit(&work->progress[turn], keys, memory_order_release);
+    atomic_store_explicit(&work->progress[turn].keys, keys, memory_order_release);
 }
 
-/* What is reported was awaited before, so that a turn done with some keys means that all
- * turns before it are. */
+/* Shows the group its keys, block by block.  The first turn of a unit clears each block
+ * of the sums before, and in the end those it did not come to. */
+static void show_blocks(const struct work *work, struct attn_backward_group *group,
+                        const struct cursor *cursor, struct attn_key_range keys)
+{
+    const int64_t Lk = group->walk.sequence.Lk;
+    const int64_t end = cursor->first_of_unit ? Lk : keys.end;
+    int64_t key = keys.first - keys.first % ATTN_BLOCK_KEYS, cleared = 0;
+    for (; key < end; key += ATTN_BLOCK_KEYS) {
+        await(work, cursor->turn, key + ATTN_BLOCK_KEYS);
+        if (cursor->first_of_unit) {
+            const int64_t next = attn_least(key + ATTN_BLOCK_KEYS, Lk);
+            clear_sums(group, cleared, next);
+            cleared = next;
+        }
+        if (key < keys.end)
+            attn_backward_group_show(group, key);
+        report(work, cursor->turn, key + ATTN_BLOCK_KEYS);
+    }
+    if (cursor->first_of_unit && cleared < Lk) {
+        await(work, cursor->turn, INT64_MAX);
+        clear_sums(group, cleared, Lk);
+    }
+}
+
 static void take_turn(const struct work *work, struct attn_backward_group *group,
                       const struct cursor *cursor)
 {
-    const struct attn_problem *const problem = &group->backward->problem;
-    const int64_t turn = cursor->turn;
     const bool has_queries = group->walk.sequence.Lq > 0;
-    group->walk.head = attn_problem_head(problem, &group->walk.sequence, cursor->h);
-    if (cursor->first_of_unit) {
-        await(work, turn, INT64_MAX);
-        begin_sums(group);
-    }
+    struct attn_key_range keys = {0, 0};
+    group->walk.head =
+        attn_problem_head(&group->backward->problem, &group->walk.sequence, cursor->h);
     if (has_queries) {
         attn_backward_group_load(group, cursor->first_query);
-        const struct attn_key_range keys = attn_backward_group_keys(group);
-        int64_t key = keys.first - keys.first % ATTN_BLOCK_KEYS;
-        for (; key < keys.end; key += ATTN_BLOCK_KEYS) {
-            await(work, turn, cursor->first_of_unit ? 0 : key + ATTN_BLOCK_KEYS);
-            attn_backward_group_show(group, key);
-            report(work, turn, key + ATTN_BLOCK_KEYS);
-        }
-        attn_backward_group_store(group);
+        keys = attn_backward_group_keys(group);
     }
-    await(work, turn, INT64_MAX);
+    show_blocks(work, group, cursor, keys);
+    if (has_queries)
+        attn_backward_group_store(group);
+    await(work, cursor->turn, INT64_MAX);
     if (has_queries)
         add_of_head(work, group);
-    if (cursor->last_of_unit)
-        store_sums(group, cursor->unit % problem->shape->Hk);
-    report(work, turn, INT64_MAX);
+    report(work, cursor->turn, INT64_MAX);
+}
+
+/* Follows the last turn of the unit over its keys. */
+static void take_storing_turn(const struct work *work,
+                              const struct attn_backward_group *group,
+                              const struct cursor *cursor)
+{
+    const int64_t hk = cursor->unit % group->backward->problem.shape->Hk;
+    const int64_t Lk = group->walk.sequence.Lk;
+    clear_padding(group, hk);
+    for (int64_t key = 0; key < Lk; key += ATTN_BLOCK_KEYS) {
+        const int64_t next = key + ATTN_BLOCK_KEYS;
+        await(work, cursor->turn, next);
+        store_sums(group, hk, (struct attn_key_range){key, attn_least(next, Lk)});
+        report(work, cursor->turn, next);
+    }
+    await(work, cursor->turn, INT64_MAX);
+    report(work, cursor->turn, INT64_MAX);
 }
 
 static void take_turns(void *argument, size_t worker)
@@ -373,7 +429,10 @@ static void take_turns(void *argument, size_t worker)
             return;
         while (cursor.turn < turn)
             advance(&cursor, group);
-        take_turn(work, group, &cursor);
+        if (cursor.stores)
+            take_storing_turn(work, group, &cursor);
+        else
+            take_turn(work, group, &cursor);
     }
 }
 
@@ -411,7 +470,7 @@ void attn_backward_run(const attn_context *context, const struct attn_backward *
         .sums = workers + layout->workers * layout->worker_bytes,
     };
     for (int64_t turn = 0; turn < layout->turns; turn++)
-        atomic_init(&work.progress[turn], 0);
+        atomic_init(&work.progress[turn].keys, 0);
     attn_context_run(context, layout->workers, layout->in_turns ? take_turns : take_units,
                      &work);
     const attn_shape *const shape = backward->problem.shape;
