@@ -9,6 +9,7 @@
 #include "attention/widen.h"
 #include "kernel/backward_table.h"
 #include "kernel/dropout.h"
+#include "kernel/pair_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -82,6 +83,7 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
     clear(panel->output, panel->Dv * width);
     fill(panel->reference, width, -INFINITY);
     clear(panel->sum, width);
+    clear(panel->rounded_sum, width);
     if (forward->sweep.dropout)
         begin_dropout(panel, &group->walk);
     if (forward->statistics) {
@@ -124,13 +126,16 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, first, end))
         return;
-    group->block.careful =
-        hides_keys(&group->block) && !values_are_finite(group, first, end);
+    group->block.careful = !forward->pairs && hides_keys(&group->block) &&
+                           !values_are_finite(group, first, end);
     struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
     float *scores = group->scores;
     if (kept)
         scores = attn_kept_open(kept, kernels, &group->block, group->received);
-    kernels->score(scores, panel, &group->block);
+    if (forward->pairs)
+        forward->pairs->score(scores, panel, &group->block);
+    else
+        kernels->score(scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, scores,
                          panel->vectors * kernels->lanes,
@@ -138,7 +143,11 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     kernels->softmax(panel, scores, &group->block, sweep);
     if (kept)
         attn_kept_note(kept, panel, &group->block);
-    kernels->value(panel, sweep->dropped ? sweep->dropped : scores, &group->block);
+    const float *const weights = sweep->dropped ? sweep->dropped : scores;
+    if (forward->pairs)
+        forward->pairs->value(panel, weights, &group->block);
+    else
+        kernels->value(panel, weights, &group->block);
 }
 
 static void finish_panel(struct group *group, size_t p,
@@ -150,13 +159,18 @@ static void finish_panel(struct group *group, size_t p,
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
     const double sink = (double)head->sink;
-    float inverse[ATTN_PANEL_LANES] = {0.0f};
+    /* Dropped weights are rounded after they are summed. */
+    const bool rounded = forward->pairs && !forward->sweep.dropout;
+    float inverse[ATTN_PANEL_LANES] = {0.0f}, of_output[ATTN_PANEL_LANES] = {0.0f};
 
     for (int64_t i = 0; i < panel->queries; i++) {
         const int64_t row = head->row + panel->first_query + i;
         const struct attn_row_end end =
             attn_end_of_row(panel->reference[i], panel->sum[i], sink);
-        inverse[i] = end.inverse;
+        inverse[i] = of_output[i] = end.inverse;
+        if (rounded)
+            of_output[i] =
+                attn_end_of_row(panel->reference[i], panel->rounded_sum[i], sink).inverse;
         if (tensors->lse)
             tensors->lse[row] = (float)end.lse;
         if (forward->statistics)
@@ -175,7 +189,7 @@ static void finish_panel(struct group *group, size_t p,
         .size = panel->Dv,
         .type = output->type,
     };
-    forward->kernels->store(&to, panel->output, width, inverse);
+    forward->kernels->store(&to, panel->output, width, of_output);
 }
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
@@ -250,10 +264,11 @@ static size_t group_bytes(const struct attn_forward *forward)
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
     const size_t per_lane = (size_t)shape->Dv + classes + 2 * top;
     const size_t query = attn_query_floats(forward->problem, forward->kernels);
-    const size_t floats = ATTN_GROUP_PANELS * query +
-                          (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
-                          attn_added_floats(forward->problem, forward->kernels) +
-                          attn_wide_floats(forward->problem, forward->kernels, true);
+    const size_t floats =
+        ATTN_GROUP_PANELS * query +
+        (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
+        attn_added_floats(forward->problem, forward->kernels) +
+        attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
     return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
 }
 
@@ -283,6 +298,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
     group->walk = (struct attn_walk){
         .problem = problem,
         .kernels = forward->kernels,
+        .pairs = forward->pairs,
         .added = adds ? group->scores + ATTN_BLOCK_KEYS * width : NULL,
     };
     attn_wide_init(&group->walk,
@@ -399,6 +415,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
     *forward = (struct attn_forward){
         .problem = problem,
         .kernels = context->kernels,
+        .pairs = attn_pairs_for(problem, context->kernels),
         .statistics = attn_statistics_any(wanted),
         .sweep = attn_statistics_sweep(wanted),
     };

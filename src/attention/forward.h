@@ -11,7 +11,8 @@ enum { ATTN_GROUP_PANELS = 4 }; /* 8 measured the same, 1 and 2 are 1-3 % slower
 struct attn_forward {
     const struct attn_problem *problem;
     const struct attn_kernels *kernels;
-    bool statistics; /* any that the panels keep */
+    const struct attn_pair_kernels *pairs; /* that stand in for some of them, or NULL */
+    bool statistics;                       /* any that the panels keep */
     struct attn_sweep sweep;
 
     int64_t units, panel_units; /* the others decode */

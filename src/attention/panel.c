@@ -1,5 +1,6 @@
 /* Fills panels and blocks. */
 #include "attention/panel.h"
+#include "kernel/pair_table.h"
 #include <assert.h>
 #include <math.h>
 
@@ -46,11 +47,14 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     };
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
+    const size_t width = panel->vectors * walk->kernels->lanes;
+    const float scale = walk->problem->options->scale;
     if (walk->head.additive)
         walk->kernels->load_additive(panel, &rows);
+    else if (walk->pairs)
+        walk->pairs->load(panel->query, width, &rows, scale);
     else
-        walk->kernels->load(panel->query, panel->vectors * walk->kernels->lanes, &rows,
-                            walk->problem->options->scale);
+        walk->kernels->load(panel->query, width, &rows, scale);
 }
 
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
@@ -143,8 +147,33 @@ static void leave_out_hidden(struct attn_block *block, const struct attn_panel *
         block->keep = NULL;
 }
 
+static void point_to_pairs(struct attn_block *block, const struct attn_walk *walk)
+{
+    const struct attn_wide *const wide = &walk->wide;
+    const int64_t even = wide->first - wide->first % 2;
+    block->key = wide->key + (size_t)(block->first_key - wide->first) * wide->key_stride;
+    block->key_stride = (ptrdiff_t)wide->key_stride;
+    block->key_element_stride = 1;
+    block->scale = walk->problem->options->scale;
+    block->value = NULL;
+    if (!wide->value)
+        return;
+    block->value =
+        wide->value + (size_t)((block->first_key - even) / 2) * wide->value_stride;
+    block->value_stride = (ptrdiff_t)wide->value_stride;
+    block->special = NULL;
+    if (wide->any_special)
+        block->special =
+            wide->special + (size_t)(block->first_key - even) * wide->value_stride;
+    block->weight_pairs = wide->weight_pairs;
+}
+
 void attn_block_point(struct attn_block *block, const struct attn_walk *walk)
 {
+    if (walk->pairs) {
+        point_to_pairs(block, walk);
+        return;
+    }
     const struct attn_wide *const wide = &walk->wide;
     const attn_input *const key = &walk->problem->tensors->key;
     const attn_input *const value = &walk->problem->tensors->value;

@@ -7,11 +7,16 @@
 #include "attention/problem.h"
 #include "kernel/table.h"
 
-/* A block of keys and values in fp32, for tensors that are not; see widen.h. */
+/* A block of keys and values in fp32 or in pairs, for tensors that are not fp32; see
+ * widen.h. */
 struct attn_wide {
     float *key, *value; /* NULL: read the tensor itself */
     size_t key_stride, value_stride;
     int64_t first; /* key of the first row */
+
+    /* Of pairs. */
+    float *special, *weight_pairs;
+    bool any_special;
 };
 
 /* One head of one sequence, over which panels walk. */
@@ -20,6 +25,7 @@ struct attn_walk {
     const struct attn_kernels *kernels;
     struct attn_sequence sequence;
     struct attn_head head;
+    const struct attn_pair_kernels *pairs; /* NULL: not used */
     struct attn_wide wide;
     float *added;          /* scratch of attn_added_floats, or NULL where that is 0 */
     int64_t *visible_keys; /* NULL, or [Lq of the tensors] from query 0 of the head on:

@@ -1,5 +1,6 @@
 /* What attn_forward would do. */
 #include "attention/forward.h"
+#include "kernel/pair_table.h"
 
 static const char *path_of(const struct attn_forward *forward)
 {
@@ -9,9 +10,14 @@ static const char *path_of(const struct attn_forward *forward)
         return "nothing";
     if (forward->problem->options->additive)
         return received ? kernels->additive_weights_kept : kernels->additive_one_pass;
-    if (forward->splits.slots == 0)
-        return received ? kernels->weights_kept : kernels->one_pass;
-    return forward->panel_units == 0 ? kernels->decoding : kernels->decoding_too;
+    const struct attn_pair_kernels *const pairs = forward->pairs;
+    if (forward->splits.slots > 0 && forward->panel_units == 0)
+        return kernels->decoding;
+    if (forward->splits.slots > 0)
+        return pairs ? pairs->decoding_too : kernels->decoding_too;
+    if (received)
+        return pairs ? pairs->weights_kept : kernels->weights_kept;
+    return pairs ? pairs->one_pass : kernels->one_pass;
 }
 
 void attn_forward_plan(const struct attn_forward *forward, attn_plan *plan)

@@ -2,6 +2,7 @@
 #include "attention/received.h"
 #include "attention/forward.h"
 #include "attention/widen.h"
+#include "kernel/pair_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -160,7 +161,10 @@ static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
         const int64_t first = to->first_key, end = first + (int64_t)to->keys;
         attn_widen(&again, first, end);
         attn_block_show(block, panel, &again, first, end);
-        walk->kernels->score(scores, panel, block);
+        if (walk->pairs)
+            walk->pairs->score(scores, panel, block);
+        else
+            walk->kernels->score(scores, panel, block);
         for (size_t lane = 0; lane < width; lane++) {
             if (!isnan(kept->inverse[lane]))
                 continue;

@@ -1,5 +1,6 @@
 /* Widens blocks of keys and values. */
 #include "attention/widen.h"
+#include "kernel/pair_table.h"
 #include <assert.h>
 
 static size_t row_floats(int64_t size, const struct attn_kernels *kernels)
@@ -7,46 +8,62 @@ static size_t row_floats(int64_t size, const struct attn_kernels *kernels)
     return ((size_t)size + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
 }
 
-static size_t block_floats(const attn_input *tensor, int64_t size,
-                           const struct attn_kernels *kernels)
+const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *problem,
+                                               const struct attn_kernels *kernels)
 {
-    return tensor->type == ATTN_F32 ? 0 : ATTN_BLOCK_KEYS * row_floats(size, kernels);
+    const attn_tensors *const t = problem->tensors;
+    const bool all_bf16 = t->query.type == ATTN_BF16 && t->key.type == ATTN_BF16 &&
+                          t->value.type == ATTN_BF16 && t->output.type == ATTN_BF16;
+    return all_bf16 && !problem->options->additive ? kernels->pairs : NULL;
 }
 
-static size_t key_floats(const struct attn_problem *problem,
-                         const struct attn_kernels *kernels)
+/* Lays the buffers out over scratch, which may be NULL; returns the floats they take. */
+static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem,
+                      const struct attn_kernels *kernels, bool pairs, bool values,
+                      float *scratch)
 {
-    return block_floats(&problem->tensors->key, problem->shape->D, kernels);
-}
-
-static size_t value_floats(const struct attn_problem *problem,
-                           const struct attn_kernels *kernels)
-{
-    return block_floats(&problem->tensors->value, problem->shape->Dv, kernels);
+    const attn_shape *const shape = problem->shape;
+    const attn_tensors *const tensors = problem->tensors;
+    const size_t blocks = pairs ? ATTN_BLOCK_KEYS / 2 + 1 : ATTN_BLOCK_KEYS;
+    const bool of_values = values && tensors->value.type != ATTN_F32;
+    size_t floats = 0;
+    *wide = (struct attn_wide){
+        .key_stride = row_floats(pairs ? (shape->D + 1) / 2 : shape->D, kernels),
+        .value_stride = row_floats(shape->Dv, kernels),
+    };
+    if (tensors->key.type != ATTN_F32) {
+        wide->key = scratch;
+        floats += ATTN_BLOCK_KEYS * wide->key_stride;
+    }
+    if (of_values) {
+        wide->value = scratch ? scratch + floats : NULL;
+        floats += blocks * wide->value_stride;
+    }
+    if (of_values && pairs) {
+        wide->special = scratch ? scratch + floats : NULL;
+        floats += (ATTN_BLOCK_KEYS + 1) * wide->value_stride;
+        wide->weight_pairs = scratch ? scratch + floats : NULL;
+        floats += blocks * kernels->panel_vectors * kernels->lanes;
+    }
+    return floats;
 }
 
 size_t attn_wide_floats(const struct attn_problem *problem,
-                        const struct attn_kernels *kernels, bool values)
+                        const struct attn_kernels *kernels, bool pairs, bool values)
 {
-    return key_floats(problem, kernels) + (values ? value_floats(problem, kernels) : 0);
+    struct attn_wide wide;
+    return lay_out(&wide, problem, kernels, pairs, values, NULL);
 }
 
 void attn_wide_init(struct attn_walk *walk, float *scratch, bool values)
 {
-    const size_t of_keys = key_floats(walk->problem, walk->kernels);
-    const size_t of_values = values ? value_floats(walk->problem, walk->kernels) : 0;
-    walk->wide = (struct attn_wide){
-        .key = of_keys > 0 ? scratch : NULL,
-        .value = of_values > 0 ? scratch + of_keys : NULL,
-        .key_stride = row_floats(walk->problem->shape->D, walk->kernels),
-        .value_stride = row_floats(walk->problem->shape->Dv, walk->kernels),
-    };
+    lay_out(&walk->wide, walk->problem, walk->kernels, walk->pairs, values, scratch);
 }
 
-static void widen(const struct attn_walk *walk, float *to, const attn_input *tensor,
-                  const void *head, int64_t first, int64_t end, int64_t size)
+static struct attn_matrix rows_of(const attn_input *tensor, const void *head,
+                                  int64_t first, int64_t end, int64_t size)
 {
-    const struct attn_matrix rows = {
+    return (struct attn_matrix){
         .x = attn_element(head, tensor->type, first * tensor->stride[2]),
         .row_stride = tensor->stride[2],
         .element_stride = tensor->stride[3],
@@ -54,18 +71,37 @@ static void widen(const struct attn_walk *walk, float *to, const attn_input *ten
         .size = (size_t)size,
         .type = tensor->type,
     };
-    walk->kernels->widen(to, &rows);
+}
+
+static void take_keys(struct attn_walk *walk, int64_t first, int64_t end)
+{
+    const struct attn_matrix rows = rows_of(&walk->problem->tensors->key, walk->head.key,
+                                            first, end, walk->problem->shape->D);
+    if (walk->pairs)
+        walk->pairs->copy_keys(walk->wide.key, &rows);
+    else
+        walk->kernels->widen(walk->wide.key, &rows);
+}
+
+static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
+{
+    struct attn_wide *const wide = &walk->wide;
+    const int64_t from = walk->pairs ? first - first % 2 : first;
+    const struct attn_matrix rows =
+        rows_of(&walk->problem->tensors->value, walk->head.value, from, end,
+                walk->problem->shape->Dv);
+    if (walk->pairs)
+        wide->any_special = walk->pairs->pair_values(wide->value, wide->special, &rows);
+    else
+        walk->kernels->widen(wide->value, &rows);
 }
 
 void attn_widen(struct attn_walk *walk, int64_t first, int64_t end)
 {
-    const attn_tensors *const tensors = walk->problem->tensors;
-    const attn_shape *const shape = walk->problem->shape;
     assert(end - first <= ATTN_BLOCK_KEYS);
     walk->wide.first = first;
     if (walk->wide.key && first < end)
-        widen(walk, walk->wide.key, &tensors->key, walk->head.key, first, end, shape->D);
+        take_keys(walk, first, end);
     if (walk->wide.value && first < end)
-        widen(walk, walk->wide.value, &tensors->value, walk->head.value, first, end,
-              shape->Dv);
+        take_values(walk, first, end);
 }

@@ -74,31 +74,39 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
     hide_unseen(scores, panel, block, block->full_end, block->keys);
 }
 
+/* Products of all keys of the block with those vectors of queries that see them; p lacks
+ * what depends on the keys. */
+INLINE void multiply_keys(float *scores, struct product *p,
+                          const struct attn_panel *panel, const struct attn_block *block,
+                          void (*const multiply)(const struct product *p, size_t vectors))
+{
+    for (size_t key = 0; key < block->keys; key += p->rows) {
+        const struct segment segment = segment_from(block, panel->vectors, key);
+        p->out = scores + key * p->width;
+        p->left = block->key + (ptrdiff_t)key * block->key_stride;
+        p->first_vector = segment.first_vector;
+        p->rows = segment.end - key;
+        if (block->bias.x && p->rows > FETCH_KEYS)
+            p->rows = FETCH_KEYS;
+        if (block->bias.x)
+            fetch_bias(&block->bias, key);
+        multiply(p, segment.vectors);
+    }
+}
+
 /* largest, [width], grows to the largest products of each lane on the way; or NULL. */
 static void multiply_scores(float *scores, const struct attn_panel *panel,
                             const struct attn_block *block, float *largest)
 {
-    const size_t width = panel->vectors * VF_LANES;
     struct product p = {
         .row_stride = block->key_stride,
         .step_stride = block->key_element_stride,
         .right = panel->query,
-        .width = width,
+        .width = panel->vectors * VF_LANES,
         .end = panel->D,
         .largest = largest,
     };
-    for (size_t key = 0; key < block->keys; key += p.rows) {
-        const struct segment segment = segment_from(block, panel->vectors, key);
-        p.out = scores + key * width;
-        p.left = block->key + (ptrdiff_t)key * block->key_stride;
-        p.first_vector = segment.first_vector;
-        p.rows = segment.end - key;
-        if (block->bias.x && p.rows > FETCH_KEYS)
-            p.rows = FETCH_KEYS;
-        if (block->bias.x)
-            fetch_bias(&block->bias, key);
-        product_set(&p, segment.vectors);
-    }
+    multiply_keys(scores, &p, panel, block, product_set);
 }
 
 /* Before softcap and all that follows.  largest as in multiply_scores, and consulted only
@@ -125,18 +133,27 @@ static void note_largest(struct attn_panel *panel, const float *scores,
     }
 }
 
-static void score(float *scores, struct attn_panel *panel, const struct attn_block *block)
+/* Scores as `plain` gives them, which is plain_scores or does the same, and bent. */
+INLINE void score_by(float *scores, struct attn_panel *panel,
+                     const struct attn_block *block,
+                     void (*const plain)(float *, const struct attn_panel *,
+                                         const struct attn_block *, float *))
 {
     const bool products_stay = !panel->additive.vector && block->softcap == 0.0f &&
                                block->alibi_slope == 0.0f && !block->keep &&
                                !block->bias.x && sees_all(block, 0, block->keys);
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
-    plain_scores(scores, panel, block, products_stay ? panel->block_largest : NULL);
+    plain(scores, panel, block, products_stay ? panel->block_largest : NULL);
     if (products_stay)
         return;
     bend_scores(scores, panel, block);
     note_largest(panel, scores, block);
+}
+
+static void score(float *scores, struct attn_panel *panel, const struct attn_block *block)
+{
+    score_by(scores, panel, block, plain_scores);
 }
 
 #endif

@@ -3,9 +3,10 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-extern const struct attn_rows attn_rows_generic, attn_rows_avx2, attn_rows_avx512;
-static const struct attn_rows *const levels[] = {&attn_rows_avx512, &attn_rows_avx2,
-                                                 &attn_rows_generic};
+extern const struct attn_rows attn_rows_generic, attn_rows_avx2, attn_rows_avx512,
+    attn_rows_avx512bf16;
+static const struct attn_rows *const levels[] = {&attn_rows_avx512bf16, &attn_rows_avx512,
+                                                 &attn_rows_avx2, &attn_rows_generic};
 #elif defined(__aarch64__)
 extern const struct attn_rows attn_rows_neon;
 static const struct attn_rows *const levels[] = {&attn_rows_neon};

@@ -1,0 +1,338 @@
+/* The kernels that multiply pairs of bfloat16, which run where queries, keys, values and
+ * output all are: against the double-precision reference within the bound of their own,
+ * then what holds for every kernel, to the bit. */
+#include "attention/reference.h"
+#include "problems.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static uint64_t seed; /* names the problem in a failure */
+
+static void *allocate(size_t count, size_t size)
+{
+    void *const memory = calloc(count + 1, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+/* Skips the test, and says so, where no instruction set has such kernels. */
+static attn_context *context_with_pairs(void)
+{
+    attn_context *context = NULL;
+    const attn_context_options options = {.isa = "avx512bf16", .threads = 1};
+    const attn_status status = attn_context_create(&context, &options);
+    if (status == ATTN_EUNSUPPORTED) {
+        print_message("avx512bf16: not on this machine\n");
+        skip();
+    }
+    assert_int_equal(status, ATTN_OK);
+    return context;
+}
+
+static void assert_ok(const attn_context *context, attn_status status)
+{
+    if (status != ATTN_OK)
+        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
+}
+
+static void assert_uses_pairs(attn_context *context, const attn_shape *shape,
+                              const attn_tensors *tensors, const attn_options *options)
+{
+    attn_plan plan;
+    assert_ok(context, attn_plan_forward(context, shape, tensors, options, &plan));
+    if (!strstr(plan.path, "bf16 products") && strcmp(plan.path, "nothing") != 0)
+        fail_msg("seed %d: the path is %s", (int)seed, plan.path);
+}
+
+/* ---- Against the reference ------------------------------------------------------------
+ */
+
+/* A problem's tensors rounded to bfloat16, gaps and all. */
+struct narrow {
+    attn_tensors tensors;
+    uint16_t *query, *key, *value, *output;
+};
+
+static uint16_t *round_tensor(const struct tensor *t)
+{
+    uint16_t *const memory = allocate(t->floats, sizeof *memory);
+    for (size_t i = 0; i < t->floats; i++)
+        attn_reference_store(memory, ATTN_BF16, (int64_t)i, (double)t->memory[i]);
+    return memory;
+}
+
+static struct narrow narrow_create(const struct problem *p, const struct results *r)
+{
+    struct narrow n = {.tensors = problem_tensors(p, r)};
+    n.query = round_tensor(&p->query);
+    n.key = round_tensor(&p->key);
+    n.value = round_tensor(&p->value);
+    n.output = round_tensor(&r->output);
+    n.tensors.query.data = n.query + (p->query.data - p->query.memory);
+    n.tensors.key.data = n.key + (p->key.data - p->key.memory);
+    n.tensors.value.data = n.value + (p->value.data - p->value.memory);
+    n.tensors.output.data = n.output + (r->output.data - r->output.memory);
+    n.tensors.query.type = n.tensors.key.type = n.tensors.value.type = ATTN_BF16;
+    n.tensors.output.type = ATTN_BF16;
+    return n;
+}
+
+/* The output, as fp32, back to the results. */
+static void narrow_widen(const struct narrow *n, const struct results *r)
+{
+    for (size_t i = 0; i < r->output.floats; i++)
+        r->output.memory[i] =
+            (float)attn_reference_load(n->output, ATTN_BF16, (int64_t)i);
+}
+
+static void narrow_destroy(struct narrow *n)
+{
+    free(n->query), free(n->key), free(n->value), free(n->output);
+}
+
+static void assert_near(float got, float expected, double bound, const char *what)
+{
+    const bool same = got == expected || (isnan(got) && isnan(expected));
+    if (!same && !(fabs((double)got - (double)expected) <=
+                   bound * fmax(1.0, fabs((double)expected))))
+        fail_msg("seed %d: %s is %.9g, expected %.9g", (int)seed, what, (double)got,
+                 (double)expected);
+}
+
+static void assert_all_near(const float *got, const float *expected, size_t count,
+                            double bound, const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        assert_near(got[i], expected[i], bound, what);
+}
+
+/* Statistics and lse are of the weights before they are rounded: bounds as ever. */
+static void assert_statistics_near(const struct problem *p, const struct results *got,
+                                   const struct results *expected)
+{
+    const attn_statistics *const g = &got->statistics, *const e = &expected->statistics;
+    const size_t rows = got->rows;
+    assert_all_near(got->lse, expected->lse, rows, 4e-6, "lse");
+    assert_all_near(g->entropy, e->entropy, rows, 2e-5, "entropy");
+    assert_all_near(g->largest_weight, e->largest_weight, rows, 8e-6, "largest weight");
+    assert_all_near(g->distance, e->distance, rows, 8e-6, "distance");
+    assert_all_near(g->own_mass, e->own_mass, rows, 8e-6, "own mass");
+    assert_all_near(g->class_mass, e->class_mass, rows * RESULT_CLASSES, 8e-6, "class");
+    assert_all_near(g->received, e->received,
+                    (size_t)(p->shape.B * p->shape.H * p->shape.Lk), 8e-6, "received");
+    assert_all_near(g->top_weight, e->top_weight, rows * RESULT_TOP, 8e-6, "top weight");
+}
+
+/* Within 2⁻⁸ of the largest |value|, which is 2, and the rounding of the output. */
+static void assert_output_near(const struct problem *p, const struct tensor *got,
+                               const struct tensor *expected)
+{
+    const double dropout = p->options.dropout;
+    const double growth = dropout > 0.0 ? 1.0 / (1.0 - dropout) : 1.0;
+    const int64_t *const e = got->extent;
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < e[1]; h++)
+            for (int64_t l = 0; l < e[2]; l++)
+                for (int64_t d = 0; d < e[3]; d++) {
+                    const float o = *tensor_at(expected, b, h, l, d);
+                    assert_near(*tensor_at(got, b, h, l, d), o,
+                                (0x1p-8 + 0x1p-9) * 2.0 * growth, "output");
+                }
+}
+
+static void pairs_agree_with_the_reference(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    for (seed = 0; seed < 400; seed++) {
+        struct problem p =
+            problem_create(seed, seed < 100 ? 0 : RULES_ALL & ~RULE_ADDITIVE);
+        struct results got = results_create(&p), expected = results_create(&p);
+        struct narrow narrow = narrow_create(&p, &got);
+        const attn_tensors *const to_got = &narrow.tensors;
+        attn_tensors to_expected = problem_tensors(&p, &expected);
+        to_expected.query = to_got->query;
+        to_expected.key = to_got->key;
+        to_expected.value = to_got->value;
+        assert_int_equal(attn_forward_reference(&p.shape, &to_expected, &p.options),
+                         ATTN_OK);
+        if (p.shape.Lq > 1)
+            assert_uses_pairs(context, &p.shape, to_got, &p.options);
+        assert_ok(context, attn_forward(context, &p.shape, to_got, &p.options));
+        narrow_widen(&narrow, &got);
+        assert_output_near(&p, &got.output, &expected.output);
+        assert_statistics_near(&p, &got, &expected);
+        narrow_destroy(&narrow);
+        results_destroy(&got), results_destroy(&expected), problem_destroy(&p);
+    }
+    attn_context_destroy(context);
+}
+
+/* ---- What holds for every kernel ------------------------------------------------------
+ */
+
+enum { L = 403, D = 37, Dv = 21, H = 2 };
+
+/* [tokens][heads][size] of bfloat16. */
+struct pack {
+    uint16_t query[L * H * D], key[L * D], value[L * Dv], output[L * H * Dv];
+    attn_options options;
+};
+
+static struct pack *pack_create(void)
+{
+    static const attn_shape shape = {1, H, 1, L, L, D, Dv};
+    struct pack *const p = allocate(1, sizeof *p);
+    for (int n = 0; n < L * H * D; n++)
+        attn_reference_store(p->query, ATTN_BF16, n, (double)random_float());
+    for (int n = 0; n < L * D; n++)
+        attn_reference_store(p->key, ATTN_BF16, n, (double)random_float());
+    for (int n = 0; n < L * Dv; n++)
+        attn_reference_store(p->value, ATTN_BF16, n, (double)random_float());
+    attn_options_init(&p->options, &shape);
+    p->options.causal = true;
+    p->options.window_left = 75;
+    return p;
+}
+
+/* Tokens [first, first + count) alone. */
+static void run_part(attn_context *context, struct pack *p, int64_t first, int64_t count,
+                     uint16_t *output)
+{
+    const attn_shape shape = {1, H, 1, count, count, D, Dv};
+    const attn_tensors tensors = {
+        .query = {p->query + first * H * D, {0, D, H * D, 1}, ATTN_BF16},
+        .key = {p->key + first * D, {0, 0, D, 1}, ATTN_BF16},
+        .value = {p->value + first * Dv, {0, 0, Dv, 1}, ATTN_BF16},
+        .output = {output + first * H * Dv, {0, Dv, H * Dv, 1}, ATTN_BF16},
+    };
+    if (count > 1)
+        assert_uses_pairs(context, &shape, &tensors, &p->options);
+    assert_ok(context, attn_forward(context, &shape, &tensors, &p->options));
+}
+
+static void a_packed_sequence_has_the_bits_it_has_alone(void **state)
+{
+    (void)state;
+    static const int64_t starts[] = {0, 3, 10, 10, 203, L};
+    attn_context *const context = context_with_pairs();
+    struct pack *const p = pack_create();
+    uint16_t *const alone = allocate(L * H * Dv, sizeof *alone);
+    for (int s = 0; s < 5; s++)
+        run_part(context, p, starts[s], starts[s + 1] - starts[s], alone);
+    p->options.sequences = 5;
+    p->options.query_starts = p->options.key_starts = starts;
+    run_part(context, p, 0, L, p->output);
+    assert_memory_equal(p->output, alone, sizeof p->output);
+    free(alone), free(p);
+    attn_context_destroy(context);
+}
+
+static void what_is_hidden_changes_no_bit(void **state)
+{
+    (void)state;
+    static const int64_t poisoned[] = {0, 136, 137, 255, 256, 402};
+    static const float poison[] = {NAN, INFINITY};
+    attn_context *const context = context_with_pairs();
+    struct pack *const p = pack_create();
+    uint16_t *const clean = allocate(L * H * Dv, sizeof *clean);
+    run_part(context, p, 0, L, clean);
+    for (int n = 0; n < 12; n++) {
+        const int64_t key = poisoned[n / 2];
+        uint16_t *const of_key = &p->key[key * D + 5], *const of_value =
+                                                           &p->value[key * Dv];
+        const uint16_t key_before = *of_key, value_before = *of_value;
+        attn_reference_store(of_key, ATTN_BF16, 0, (double)poison[n % 2]);
+        attn_reference_store(of_value, ATTN_BF16, 0, (double)poison[n % 2]);
+        run_part(context, p, 0, L, p->output);
+        *of_key = key_before, *of_value = value_before;
+        for (int64_t i = 0; i < L; i++) {
+            const uint16_t *const got = p->output + i * H * Dv;
+            if (key > i || key < i - 75)
+                assert_memory_equal(got, clean + i * H * Dv, H * Dv * sizeof *got);
+            else
+                assert_true(!isfinite(attn_reference_load(got, ATTN_BF16, 0)));
+        }
+    }
+    free(clean), free(p);
+    attn_context_destroy(context);
+}
+
+/* The weights, rounded as they are, sum to 1. */
+static void equal_values_are_the_output(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    struct pack *const p = pack_create();
+    for (int n = 0; n < L * Dv; n++)
+        attn_reference_store(p->value, ATTN_BF16, n, 100.0);
+    run_part(context, p, 0, L, p->output);
+    for (int n = 0; n < L * H * Dv; n++)
+        assert_true(attn_reference_load(p->output, ATTN_BF16, n) == 100.0);
+    free(p);
+    attn_context_destroy(context);
+}
+
+static void statistics_and_lse_change_no_bit(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    for (seed = 0; seed < 40; seed++) {
+        struct problem p = problem_create(seed, RULES_ALL & ~RULE_ADDITIVE);
+        struct results r = results_create(&p);
+        struct narrow n = narrow_create(&p, &r);
+        const size_t bytes = r.output.floats * sizeof *n.output;
+        uint16_t *const with = allocate(bytes, 1);
+        assert_ok(context, attn_forward(context, &p.shape, &n.tensors, &p.options));
+        memcpy(with, n.output, bytes);
+        n.tensors.statistics = (attn_statistics){0};
+        n.tensors.lse = NULL;
+        assert_ok(context, attn_forward(context, &p.shape, &n.tensors, &p.options));
+        assert_memory_equal(with, n.output, bytes);
+        free(with), narrow_destroy(&n);
+        results_destroy(&r), problem_destroy(&p);
+    }
+    attn_context_destroy(context);
+}
+
+static void fp32_has_the_bits_of_avx512(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    attn_context *plain = NULL;
+    const attn_context_options options = {.isa = "avx512", .threads = 1};
+    assert_int_equal(attn_context_create(&plain, &options), ATTN_OK);
+    for (seed = 0; seed < 40; seed++) {
+        struct problem p = problem_create(seed, RULES_ALL);
+        struct results r = results_create(&p);
+        const attn_tensors tensors = problem_tensors(&p, &r);
+        float *const before = allocate(r.output.floats, sizeof *before);
+        assert_ok(plain, attn_forward(plain, &p.shape, &tensors, &p.options));
+        memcpy(before, r.output.memory, r.output.floats * sizeof *before);
+        assert_ok(context, attn_forward(context, &p.shape, &tensors, &p.options));
+        assert_memory_equal(before, r.output.memory, r.output.floats * sizeof *before);
+        free(before);
+        results_destroy(&r), problem_destroy(&p);
+    }
+    attn_context_destroy(plain);
+    attn_context_destroy(context);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pairs_agree_with_the_reference),
+        cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
+        cmocka_unit_test(what_is_hidden_changes_no_bit),
+        cmocka_unit_test(equal_values_are_the_output),
+        cmocka_unit_test(statistics_and_lse_change_no_bit),
+        cmocka_unit_test(fp32_has_the_bits_of_avx512),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
