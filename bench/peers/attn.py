@@ -119,7 +119,8 @@ class Context:
             made.type = self.library.constants[named]
         return made
 
-    def problem(self, query, key, value, output, lse=None, statistics=None, **options):
+    def problem(self, query, key, value, output, lse=None, statistics=None, additive=None,
+                **options):
         """shape, tensors, options: what attn_forward is given, and the arrays kept alive."""
         new, array = self.library.new, lambda x: x[0] if isinstance(x, tuple) else x
         B, H, Lq, D = array(query).shape
@@ -127,7 +128,7 @@ class Context:
         shape = new("attn_shape", B=B, H=H, Hk=Hk, Lq=Lq, Lk=Lk, D=D, Dv=Dv)
         tensors = new("attn_tensors", query=self.tensor(query), key=self.tensor(key),
                       value=self.tensor(value), output=self.tensor(output, "attn_output"))
-        tensors.arrays = query, key, value, output, lse, statistics
+        tensors.arrays = query, key, value, output, lse, statistics, additive
         if lse is not None:
             tensors.lse = lse.ctypes.data
         for name, wanted in (statistics or {}).items():
@@ -135,6 +136,9 @@ class Context:
                     wanted if isinstance(wanted, int) else wanted.ctypes.data)
         given = new("attn_options")
         self.library.c.attn_options_init(ctypes.byref(given), ctypes.byref(shape))
+        if additive is not None:
+            given.score, given.scale = self.library.constants["ATTN_SCORE_ADDITIVE"], 1.0
+            given.additive = additive.ctypes.data
         for name, wanted in options.items():
             setattr(given, name, wanted)
         return shape, tensors, given
@@ -142,11 +146,13 @@ class Context:
     def forward(self, *arrays, **options):
         return self.call("forward", *self.problem(*arrays, **options))
 
-    def backward(self, problem, output_gradient, query, key, value):
-        """After a forward of the same problem; the other three get the gradients."""
+    def backward(self, problem, output_gradient, query, key, value, additive=None):
+        """After a forward of the same problem; the others get the gradients."""
         gradients = self.library.new(
             "attn_gradients", output=self.tensor(output_gradient),
             query=self.tensor(query, "attn_output"), key=self.tensor(key, "attn_output"),
             value=self.tensor(value, "attn_output"))
-        gradients.arrays = output_gradient, query, key, value
+        gradients.arrays = output_gradient, query, key, value, additive
+        if additive is not None:
+            gradients.additive = additive.ctypes.data
         return self.call("backward", *problem, gradients)

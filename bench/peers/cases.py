@@ -57,6 +57,7 @@ class Inputs:
     key: list = field(default_factory=list)
     value: list = field(default_factory=list)
     output_gradient: object = None
+    additive: object = None   # v of each head, [H][D]
 
 
 def to_bf16(x):
@@ -100,6 +101,8 @@ def make_inputs(case):
     for _ in range(sets):
         inputs.key.append(numbers(key_shape))
         inputs.value.append(numbers(key_shape))
+    if case.part == "additive":
+        inputs.additive = random.standard_normal((case.H, case.D), dtype=numpy.float32)
     if case.gradients:
         inputs.output_gradient = numbers(query_shape)
     return inputs
@@ -153,10 +156,17 @@ def short_cases(threads, full):
         yield Case("short", threads, L, 64, B=64, H=4, gradients="both")
 
 
+def additive_cases(threads, full):
+    for L in (128, 512) + ((1024,) if full else ()):
+        for gradients in ("", "backward", "both"):
+            yield Case("additive", threads, L, 64, H=4, gradients=gradients)
+
+
 PARTS = {
     "forward": forward_cases,
     "backward": backward_cases,
     "decode": decode_cases,
     "16-bit": sixteen_bit_cases,
     "short": short_cases,
+    "additive": additive_cases,
 }

@@ -47,13 +47,14 @@ class Ours:
         output = numpy.zeros_like(query)
         lse = numpy.zeros(query.shape[:3], numpy.float32) if gradients else None
         problems = [context.problem(typed(query), typed(key), typed(value), typed(output),
-                                    lse=lse, causal=case.causal)
+                                    lse=lse, causal=case.causal, additive=inputs.additive)
                     for key, value in zip(inputs.key, inputs.value)]
         calls = [context.call("forward", *problem) for problem in problems]
         left = [output]
         run = in_turn(calls)
         if gradients:
-            left = [numpy.zeros_like(x) for x in (query, inputs.key[0], inputs.value[0])]
+            left = [numpy.zeros_like(x) for x in (query, inputs.key[0], inputs.value[0],
+                                                  inputs.additive) if x is not None]
             backward = context.backward(problems[0], inputs.output_gradient, *left)
             calls[0]()
             run = backward if gradients == "backward" else in_row(calls[0], backward)

@@ -80,7 +80,7 @@ class Ggml:
         return "AVX-512" if self.cpu.ggml_cpu_has_avx512() else "AVX2"
 
     def contenders(self, case, inputs):
-        if case.gradients or case.dtype == "bf16":
+        if case.gradients or case.part == "additive" or case.dtype == "bf16":
             return
         kinds = [("K and V in fp16", F16)]
         if case.dtype == "fp32":

@@ -56,7 +56,7 @@ def build(folder):
     """libattn, the attn command, and the pool."""
     if not (folder / "build.ninja").exists():
         subprocess.run(["meson", "setup", folder, ROOT], check=True, stdout=sys.stderr)
-    subprocess.run(["ninja", "-C", folder, "src/cli/attn",
+    subprocess.run(["ninja", "--quiet", "-C", folder, "src/cli/attn",
                     f"libattn.so.{version()}"], check=True, stdout=sys.stderr)
     pool = WORK / "pool.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", f"-I{ROOT}/include", HERE / "pool.c",
@@ -128,6 +128,12 @@ def measure_parts(wanted, arguments, ours, peers, results):
             for case in PARTS[part](threads, arguments.full):
                 rows.append(compare(case, ours, peers, arguments.seconds))
         results["parts"][part] = rows
+
+
+def measure_training(arguments, command, results):
+    import steps
+    results["parts"]["training"] = steps.measure(command, arguments.threads,
+                                                 arguments.seconds, arguments.full, say)
 
 
 def measure_memory(arguments, paths, peers, results):
@@ -209,11 +215,13 @@ def run_all(arguments, wanted, results, kept):
         machine=machine.describe(ROOT, arguments.build), full=arguments.full,
         versions={"libattn": version(), "Python": sys.version.split()[0],
                   **{peer.name: peer.version for peer in peers}},
-        missing=missing, command="python3 bench/peers/run.py" + " --full" * arguments.full)
-    wanted = wanted or ["bench", *PARTS, "memory"]
+        missing=missing, ggml_isa=next((p.isa for p in peers if p.name == "ggml"), None), command="python3 bench/peers/run.py" + " --full" * arguments.full)
+    wanted = wanted or ["bench", *PARTS, "training", "memory"]
     if "bench" in wanted:
         measure_bench(arguments, paths[1], results)
     measure_parts(wanted, arguments, ours, peers, results)
+    if "training" in wanted:
+        measure_training(arguments, paths[1], results)
     if "memory" in wanted:
         measure_memory(arguments, (ROOT, paths[0], paths[2]), peers, results)
     kept.write_text(json.dumps(results, indent=1))
