@@ -23,6 +23,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / "build-bench"
+START = time.time()
 
 PACKAGES = {
     "torch": "torch", "numpy": "numpy", "onnxruntime": "onnxruntime", "onnx": "onnx",
@@ -120,14 +121,11 @@ def compare(case, ours, peers, seconds):
     return row
 
 
-def measure_parts(wanted, arguments, ours, peers, results):
+def measure_part(part, arguments, ours, peers, results):
     from cases import PARTS
-    for part in (p for p in PARTS if p in wanted):
-        rows = []
-        for threads in arguments.threads:
-            for case in PARTS[part](threads, arguments.full):
-                rows.append(compare(case, ours, peers, arguments.seconds))
-        results["parts"][part] = rows
+    results["parts"][part] = [
+        compare(case, ours, peers, arguments.seconds)
+        for threads in arguments.threads for case in PARTS[part](threads, arguments.full)]
 
 
 def measure_training(arguments, command, results):
@@ -166,6 +164,14 @@ def measure_bench(arguments, command, results):
                                                  text=True).stdout)
 
 
+def check_parts(wanted):
+    from cases import PARTS
+    known = ["bench", *PARTS, "training", "memory"]
+    for part in wanted or []:
+        if part not in known:
+            raise SystemExit(f"--only has '{part}', expected some of {', '.join(known)}")
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -195,10 +201,10 @@ def main():
     kept = WORK / "results.json"
     results = json.loads(kept.read_text()) if kept.exists() else {"parts": {}}
     wanted = arguments.only.split(",") if arguments.only else None
-    start = time.time()
+    check_parts(wanted)
     if not (arguments.write and not wanted):
         run_all(arguments, wanted, results, kept)
-        say(f"measured in {(time.time() - start) / 60:.1f} minutes")
+        say(f"measured in {(time.time() - START) / 60:.1f} minutes")
     if arguments.write or not wanted:
         import report
         report.write(results, ROOT)
@@ -216,15 +222,17 @@ def run_all(arguments, wanted, results, kept):
         versions={"libattn": version(), "Python": sys.version.split()[0],
                   **{peer.name: peer.version for peer in peers}},
         missing=missing, ggml_isa=next((p.isa for p in peers if p.name == "ggml"), None), command="python3 bench/peers/run.py" + " --full" * arguments.full)
-    wanted = wanted or ["bench", *PARTS, "training", "memory"]
-    if "bench" in wanted:
-        measure_bench(arguments, paths[1], results)
-    measure_parts(wanted, arguments, ours, peers, results)
-    if "training" in wanted:
-        measure_training(arguments, paths[1], results)
-    if "memory" in wanted:
-        measure_memory(arguments, (ROOT, paths[0], paths[2]), peers, results)
-    kept.write_text(json.dumps(results, indent=1))
+    for part in wanted or ["bench", *PARTS, "training", "memory"]:
+        say(f"{part}, after {(time.time() - START) / 60:.1f} minutes")
+        if part == "bench":
+            measure_bench(arguments, paths[1], results)
+        elif part == "training":
+            measure_training(arguments, paths[1], results)
+        elif part == "memory":
+            measure_memory(arguments, (ROOT, paths[0], paths[2]), peers, results)
+        else:
+            measure_part(part, arguments, ours, peers, results)
+        kept.write_text(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
