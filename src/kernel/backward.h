@@ -157,8 +157,8 @@ INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
         backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
 }
 
-/* Another processor may have written the sums last, and then they take long to come: those
- * of the next strip are called while one is multiplied. */
+/* Another processor may have written the sums last, and then they take long to come:
+ * those of the next strip are called while one is multiplied. */
 INLINE void call_strip(const struct attn_gather *g, size_t key, size_t d,
                        const size_t vectors)
 {
@@ -200,10 +200,34 @@ static void backward_gather(const struct attn_gather *gather)
         gather_columns(gather, PRODUCT_PLAIN);
 }
 
+/* One vector of every row, from element first on, where rows lie side by side. */
+INLINE void pack_turned(float *to, size_t width, const struct attn_matrix *from,
+                        size_t first, const attn_type type)
+{
+    const struct attn_matrix turned = turned_matrix(from);
+    for (size_t row = 0; row < from->rows; row += VF_LANES) {
+        vf x[VF_BYTES / 4];
+#pragma GCC unroll 16
+        for (size_t i = 0; i < VF_LANES; i++)
+            x[i] = first + i < from->size ? load_elements(&turned, first + i, row, type)
+                                          : vf_set1(0.0f);
+        transpose_square(x);
+#pragma GCC unroll 16
+        for (size_t i = 0; i < VF_LANES; i++)
+            if (row + i < from->rows)
+                vf_store(to + (row + i) * width, x[i]);
+    }
+}
+
 /* Elements first to first + width − 1 of every row, 0 beyond the last. */
 INLINE float *pack_column(float *to, const struct attn_matrix *from, size_t first,
                           size_t width, const attn_type type)
 {
+    if (is_turned(from->row_stride, from->element_stride)) {
+        for (size_t n = 0; n < width; n += VF_LANES)
+            pack_turned(to + n, width, from, first + n, type);
+        return to + from->rows * width;
+    }
     for (size_t row = 0; row < from->rows; row++) {
         for (size_t n = 0; n < width; n += VF_LANES)
             vf_store(to + n, load_elements(from, row, first + n, type));

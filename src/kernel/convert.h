@@ -25,6 +25,24 @@ INLINE void vf_store_as(void *p, vf x, const attn_type type)
         vf_store(p, x);
 }
 
+/* Rows that lie side by side are better read as columns. */
+INLINE bool is_turned(ptrdiff_t row_stride, ptrdiff_t element_stride)
+{
+    return row_stride == 1 && element_stride != 1;
+}
+
+INLINE struct attn_matrix turned_matrix(const struct attn_matrix *m)
+{
+    return (struct attn_matrix){m->x,    m->element_stride, m->row_stride,
+                                m->size, m->rows,           m->type};
+}
+
+INLINE struct attn_target turned_target(const struct attn_target *t)
+{
+    return (struct attn_target){t->x,    t->element_stride, t->row_stride,
+                                t->size, t->rows,           t->type};
+}
+
 /* Elements n to n + VF_LANES − 1 of a row, 0 beyond its last. */
 INLINE vf load_elements(const struct attn_matrix *from, size_t row, size_t n,
                         const attn_type type)
@@ -98,26 +116,6 @@ static void widen(float *to, const struct attn_matrix *from)
         widen_rows(to, from, ATTN_BF16);
     else
         widen_rows(to, from, ATTN_F32);
-}
-
-INLINE void put_rows(const struct attn_target *to, const float *from, size_t row_stride,
-                     float scale, const attn_type type)
-{
-    for (size_t row = 0; row < to->rows; row++)
-        for (size_t n = 0; n < to->size; n += VF_LANES)
-            store_elements(to, row, n, vf_load(from + row * row_stride + n) * scale,
-                           type);
-}
-
-static void put(const struct attn_target *to, const float *from, size_t row_stride,
-                float scale)
-{
-    if (to->type == ATTN_F16)
-        put_rows(to, from, row_stride, scale, ATTN_F16);
-    else if (to->type == ATTN_BF16)
-        put_rows(to, from, row_stride, scale, ATTN_BF16);
-    else
-        put_rows(to, from, row_stride, scale, ATTN_F32);
 }
 
 #endif

@@ -18,8 +18,11 @@ INLINE bool is_finite_of(const struct attn_matrix *matrix, const attn_type type)
     return !vi_any(sum[0] + sum[1] + sum[2] + sum[3] != 0.0f);
 }
 
-static bool is_finite(const struct attn_matrix *matrix)
+static bool is_finite(const struct attn_matrix *given)
 {
+    const struct attn_matrix turned = turned_matrix(given);
+    const struct attn_matrix *const matrix =
+        is_turned(given->row_stride, given->element_stride) ? &turned : given;
     if (matrix->type == ATTN_F16)
         return is_finite_of(matrix, ATTN_F16);
     if (matrix->type == ATTN_BF16)

@@ -97,15 +97,38 @@ static void load_fp32(float *to, size_t width, const struct attn_matrix *from,
     }
 }
 
+/* Rows side by side: they are lanes already. */
+INLINE void load_lanes(float *to, size_t width, const struct attn_matrix *from,
+                       float scale, const attn_type type)
+{
+    const struct attn_matrix turned = turned_matrix(from);
+    for (size_t n = 0; n < from->size; n++)
+        for (size_t row = 0; row < width; row += VF_LANES)
+            vf_store(to + n * width + row,
+                     row < from->rows ? load_elements(&turned, n, row, type) * scale
+                                      : vf_set1(0.0f));
+}
+
+INLINE void load_rows(float *to, size_t width, const struct attn_matrix *from,
+                      float scale, const attn_type type)
+{
+    if (is_turned(from->row_stride, from->element_stride))
+        load_lanes(to, width, from, scale, type);
+    else if (type == ATTN_F32)
+        load_fp32(to, width, from, scale);
+    else
+        load_squares(to, width, from, scale, type);
+}
+
 static void load_transposed(float *to, size_t width, const struct attn_matrix *from,
                             float scale)
 {
     if (from->type == ATTN_F16)
-        load_squares(to, width, from, scale, ATTN_F16);
+        load_rows(to, width, from, scale, ATTN_F16);
     else if (from->type == ATTN_BF16)
-        load_squares(to, width, from, scale, ATTN_BF16);
+        load_rows(to, width, from, scale, ATTN_BF16);
     else
-        load_fp32(to, width, from, scale);
+        load_rows(to, width, from, scale, ATTN_F32);
 }
 
 INLINE void store_square(const struct attn_target *to, const float *from, size_t width,
@@ -146,15 +169,75 @@ INLINE void store_squares(const struct attn_target *to, const float *from, size_
     }
 }
 
+INLINE void store_rows(const struct attn_target *to, const float *from, size_t width,
+                       const float *factors, const attn_type type)
+{
+    if (!is_turned(to->row_stride, to->element_stride)) {
+        store_squares(to, from, width, factors, type);
+        return;
+    }
+    const struct attn_target turned = turned_target(to);
+    for (size_t n = 0; n < to->size; n++)
+        for (size_t row = 0; row < to->rows; row += VF_LANES)
+            store_elements(&turned, n, row,
+                           vf_load(from + n * width + row) * vf_load(factors + row),
+                           type);
+}
+
 static void store_transposed(const struct attn_target *to, const float *from,
                              size_t width, const float *factors)
 {
     if (to->type == ATTN_F16)
-        store_squares(to, from, width, factors, ATTN_F16);
+        store_rows(to, from, width, factors, ATTN_F16);
     else if (to->type == ATTN_BF16)
-        store_squares(to, from, width, factors, ATTN_BF16);
+        store_rows(to, from, width, factors, ATTN_BF16);
     else
-        store_squares(to, from, width, factors, ATTN_F32);
+        store_rows(to, from, width, factors, ATTN_F32);
+}
+
+/* Rows side by side: turned on the way. */
+INLINE void put_columns(const struct attn_target *to, const float *from,
+                        size_t row_stride, float scale, const attn_type type)
+{
+    const struct attn_target turned = turned_target(to);
+    for (size_t row = 0; row < to->rows; row += VF_LANES)
+        for (size_t n = 0; n < to->size; n += VF_LANES) {
+            vf x[VF_BYTES / 4];
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                x[i] = row + i < to->rows
+                           ? vf_load(from + (row + i) * row_stride + n) * scale
+                           : vf_set1(0.0f);
+            transpose_square(x);
+#pragma GCC unroll 16
+            for (size_t i = 0; i < VF_LANES; i++)
+                if (n + i < to->size)
+                    store_elements(&turned, n + i, row, x[i], type);
+        }
+}
+
+INLINE void put_rows(const struct attn_target *to, const float *from, size_t row_stride,
+                     float scale, const attn_type type)
+{
+    if (is_turned(to->row_stride, to->element_stride)) {
+        put_columns(to, from, row_stride, scale, type);
+        return;
+    }
+    for (size_t row = 0; row < to->rows; row++)
+        for (size_t n = 0; n < to->size; n += VF_LANES)
+            store_elements(to, row, n, vf_load(from + row * row_stride + n) * scale,
+                           type);
+}
+
+static void put(const struct attn_target *to, const float *from, size_t row_stride,
+                float scale)
+{
+    if (to->type == ATTN_F16)
+        put_rows(to, from, row_stride, scale, ATTN_F16);
+    else if (to->type == ATTN_BF16)
+        put_rows(to, from, row_stride, scale, ATTN_BF16);
+    else
+        put_rows(to, from, row_stride, scale, ATTN_F32);
 }
 
 #endif
