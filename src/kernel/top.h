@@ -78,29 +78,24 @@ INLINE void top_store(const struct top_kept *kept, const struct top_column *c,
 }
 
 /* Lists the keys whose score exceeds the least of its lane in any lane; without a branch,
- * since none could be foreseen.  Returns how many, and the largest score on the way. */
-INLINE size_t top_candidates(uint8_t *candidates, vf *largest, const struct top_column *c)
+ * since none could be foreseen.  Returns how many. */
+INLINE size_t top_candidates(uint8_t *candidates, const struct top_column *c)
 {
     const vf least = vf_load(c->panel->top_score + (c->top - 1) * c->width + c->lane);
-    vf larger = vf_set1(-INFINITY);
     size_t count = 0;
     for (size_t key = 0; key < c->keys; key++) {
-        const vf score = vf_load(c->scores + key * c->width);
-        larger = vf_max(larger, score);
         candidates[count] = (uint8_t)key;
-        count += vf_lanes_greater(score, least) != 0;
+        count += vf_lanes_greater(vf_load(c->scores + key * c->width), least) != 0;
     }
-    *largest = larger;
     return count;
 }
 
-INLINE vf top_in_registers(const struct top_column *c, const size_t room)
+INLINE void top_in_registers(const struct top_column *c, const size_t room)
 {
     uint8_t candidates[ATTN_BLOCK_KEYS];
-    vf largest;
-    const size_t count = top_candidates(candidates, &largest, c);
+    const size_t count = top_candidates(candidates, c);
     if (count == 0)
-        return largest;
+        return;
     struct top_kept kept;
     top_load(&kept, c, room);
     for (size_t i = 0; i < count; i++) {
@@ -109,7 +104,6 @@ INLINE vf top_in_registers(const struct top_column *c, const size_t room)
                    vi_set1(top_key(c, key)));
     }
     top_store(&kept, c, room);
-    return largest;
 }
 
 static void top_insert_lane(const struct top_column *c, size_t lane, float score,
@@ -126,30 +120,27 @@ static void top_insert_lane(const struct top_column *c, size_t lane, float score
     keys[place] = key;
 }
 
-static vf top_in_memory(const struct top_column *c)
+static void top_in_memory(const struct top_column *c)
 {
     const float *const least = c->panel->top_score + (c->top - 1) * c->width + c->lane;
-    vf largest = vf_set1(-INFINITY);
     for (size_t key = 0; key < c->keys; key++) {
         const float *const score = c->scores + key * c->width;
-        largest = vf_max(largest, vf_load(score));
         unsigned lanes = vf_lanes_greater(vf_load(score), vf_load(least));
         for (; lanes; lanes &= lanes - 1) {
             const size_t lane = (size_t)__builtin_ctz(lanes);
             top_insert_lane(c, lane, score[lane], top_key(c, key));
         }
     }
-    return largest;
 }
 
-/* Returns the largest score of the column as well: it is on the way. */
-static vf keep_top(const struct top_column *c)
+static void keep_top(const struct top_column *c)
 {
     if (c->top <= 4)
-        return top_in_registers(c, 4);
-    if (c->top <= TOP_IN_REGISTERS)
-        return top_in_registers(c, TOP_IN_REGISTERS);
-    return top_in_memory(c);
+        top_in_registers(c, 4);
+    else if (c->top <= TOP_IN_REGISTERS)
+        top_in_registers(c, TOP_IN_REGISTERS);
+    else
+        top_in_memory(c);
 }
 
 #endif
