@@ -28,7 +28,6 @@ struct group {
     /* Only if received mass is wanted. */
     struct attn_kept kept[ATTN_GROUP_PANELS];
     void *kept_memory; /* NULL if not */
-    float *received;   /* of the unit, from the sequence's key 0 on */
 };
 
 /* ---- One group ------------------------------------------------------------------------
@@ -118,6 +117,15 @@ static bool hides_keys(const struct attn_block *block)
            block->full_end < block->keys;
 }
 
+void attn_score_block(const struct attn_forward *forward, float *scores,
+                      struct attn_panel *panel, const struct attn_block *block)
+{
+    if (forward->pairs)
+        forward->pairs->score(scores, panel, block);
+    else
+        forward->kernels->score(scores, panel, block);
+}
+
 /* Shows the panel keys [first, end), less those that none of its queries sees. */
 static void attend(struct group *group, size_t p, const struct attn_forward *forward,
                    const struct attn_sweep *sweep, int64_t first, int64_t end)
@@ -131,11 +139,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
     float *scores = group->scores;
     if (kept)
-        scores = attn_kept_open(kept, kernels, &group->block, group->received);
-    if (forward->pairs)
-        forward->pairs->score(scores, panel, &group->block);
-    else
-        kernels->score(scores, panel, &group->block);
+        scores = attn_kept_open(kept, kernels, &group->block);
+    attn_score_block(forward, scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, scores,
                          panel->vectors * kernels->lanes,
@@ -178,8 +183,8 @@ static void finish_panel(struct group *group, size_t p,
                                   (size_t)i, width, end);
     }
     if (group->kept_memory)
-        attn_kept_finish(&group->kept[p], panel, inverse, &group->walk, &group->block,
-                         group->scores, group->received);
+        attn_kept_finish(&group->kept[p], forward, panel, inverse, &group->walk,
+                         &group->block, group->scores);
     const struct attn_target to = {
         .x = attn_place(head->output, output->type,
                         panel->first_query * output->stride[2]),
@@ -328,10 +333,11 @@ static void begin_received(struct group *group, const struct attn_forward *forwa
                            const struct attn_share *share, int64_t index)
 {
     const struct attn_walk *const walk = &group->walk;
-    group->received = attn_received_row(forward, &walk->sequence, walk->head.h, index);
+    float *const received =
+        attn_received_row(forward, &walk->sequence, walk->head.h, index);
     if (index > 0) /* attn_forward cleared the output */
-        clear(group->received, (size_t)walk->sequence.Lk);
-    attn_kept_init(group->kept, share, walk, group->kept_memory);
+        clear(received, (size_t)walk->sequence.Lk);
+    attn_kept_init(group->kept, share, walk, group->kept_memory, received);
 }
 
 static void work_on_unit(struct group *group, const struct attn_forward *forward,
@@ -352,7 +358,7 @@ static void work_on_unit(struct group *group, const struct attn_forward *forward
             attend_group(group, forward, first, end);
     }
     for (int64_t p = 0; group->kept_memory && p < share->panels; p++)
-        attn_kept_flush(&group->kept[p], forward->kernels, group->received);
+        attn_kept_flush(&group->kept[p], forward->kernels);
     if (index == 0 && !problem->packed)
         attn_store_padding(walk);
 }
@@ -458,24 +464,6 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
                                  "attn_forward: scratch for %zu workers exceeds memory",
                                  forward->workers);
     return ATTN_OK;
-}
-
-void attn_options_init(attn_options *options, const attn_shape *shape)
-{
-    *options = (attn_options){
-        .scale = (float)(1.0 / sqrt((double)shape->D)),
-        .window_left = -1,
-        .window_right = -1,
-    };
-}
-
-void attn_options_init_additive(attn_options *options, const attn_shape *shape,
-                                const float *additive)
-{
-    attn_options_init(options, shape);
-    options->scale = 1.0f;
-    options->score = ATTN_SCORE_ADDITIVE;
-    options->additive = additive;
 }
 
 attn_status attn_forward_run(struct attn_forward *forward, attn_context *context)

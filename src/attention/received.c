@@ -84,7 +84,7 @@ size_t attn_received_rows(const struct attn_problem *problem,
 }
 
 void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
-                    const struct attn_walk *walk, void *memory)
+                    const struct attn_walk *walk, void *memory, float *received)
 {
     const size_t room = room_of(walk->problem, walk->kernels, walk->sequence.Lk);
     const size_t floats = block_floats(walk->kernels), panels = (size_t)share->panels;
@@ -93,6 +93,7 @@ void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
     for (size_t p = 0; p < panels; p++) {
         kept[p].room = room;
         kept[p].stride = floats;
+        kept[p].received = received;
         kept[p].weights = weights + p * room * floats;
         kept[p].blocks = blocks + p * room;
         for (size_t n = 0; n < room; n++)
@@ -105,7 +106,7 @@ void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
  */
 
 static void add_block(struct attn_kept *kept, size_t n,
-                      const struct attn_kernels *kernels, float *received)
+                      const struct attn_kernels *kernels)
 {
     struct attn_kept_block *const block = &kept->blocks[n];
     if (block->keys == 0)
@@ -118,7 +119,7 @@ static void add_block(struct attn_kept *kept, size_t n,
         .vectors = kept->vectors,
         .keys = block->keys,
     };
-    kernels->receive(received + block->first_key, &from);
+    kernels->receive(kept->received + block->first_key, &from);
     block->keys = 0;
 }
 
@@ -128,10 +129,10 @@ static size_t place_of(const struct attn_kept *kept, const struct attn_block *bl
 }
 
 float *attn_kept_open(struct attn_kept *kept, const struct attn_kernels *kernels,
-                      const struct attn_block *block, float *received)
+                      const struct attn_block *block)
 {
     const size_t n = place_of(kept, block);
-    add_block(kept, n, kernels, received);
+    add_block(kept, n, kernels);
     return kept->weights + n * kept->stride;
 }
 
@@ -147,9 +148,9 @@ void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
 
 /* A row with a NaN gives NaN to every key that it sees, and nothing to the others, nor
  * for a score of −∞: weights alone cannot tell these from those too small for fp32. */
-static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
-                       const struct attn_walk *walk, struct attn_block *block,
-                       float *scores)
+static void spread_nan(struct attn_kept *kept, const struct attn_forward *forward,
+                       struct attn_panel *panel, const struct attn_walk *walk,
+                       struct attn_block *block, float *scores)
 {
     const size_t width = panel->vectors * walk->kernels->lanes;
     struct attn_walk again = *walk;
@@ -164,7 +165,7 @@ static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
         if (walk->pairs)
             walk->pairs->score(scores, panel, block);
         else
-            walk->kernels->score(scores, panel, block);
+            attn_score_block(forward, scores, panel, block);
         for (size_t lane = 0; lane < width; lane++) {
             if (!isnan(kept->inverse[lane]))
                 continue;
@@ -179,13 +180,14 @@ static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
             kept->reference[lane] = 0.0f, kept->inverse[lane] = 1.0f;
 }
 
-void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
-                      const float *inverse, const struct attn_walk *walk,
-                      struct attn_block *block, float *scores, float *received)
+void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward,
+                      struct attn_panel *panel, const float *inverse,
+                      const struct attn_walk *walk, struct attn_block *block,
+                      float *scores)
 {
     for (size_t n = 0; n < kept->room; n++) {
         if (!kept->blocks[n].current)
-            add_block(kept, n, walk->kernels, received);
+            add_block(kept, n, walk->kernels);
         kept->blocks[n].current = false;
     }
     kept->vectors = panel->vectors;
@@ -195,14 +197,13 @@ void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
     for (int64_t i = 0; i < panel->queries; i++)
         any_nan = any_nan || isnan(inverse[i]);
     if (any_nan)
-        spread_nan(kept, panel, walk, block, scores);
+        spread_nan(kept, forward, panel, walk, block, scores);
 }
 
-void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels,
-                     float *received)
+void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels)
 {
     for (size_t n = 0; n < kept->room; n++)
-        add_block(kept, n, kernels, received);
+        add_block(kept, n, kernels);
 }
 
 /* ---- Rows of units

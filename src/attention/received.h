@@ -43,8 +43,9 @@ struct attn_kept_block {
 struct attn_kept {
     size_t room; /* in blocks: block n of the keys stands at n % room */
     struct attn_kept_block *blocks;
-    float *weights; /* [room][ATTN_BLOCK_KEYS][width] */
-    size_t stride;  /* floats from one block to the next */
+    float *weights;  /* [room][ATTN_BLOCK_KEYS][width] */
+    size_t stride;   /* floats from one block to the next */
+    float *received; /* of the sequence's key 0 */
 
     /* Of the panel that is done. */
     size_t vectors;
@@ -58,27 +59,26 @@ size_t attn_kept_bytes(const struct attn_problem *problem,
 size_t attn_received_rows(const struct attn_problem *problem,
                           const struct attn_kernels *kernels);
 
-/* Empty, one for each of the share's panels. */
+/* Empty, one for each of the share's panels, which add to received. */
 void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
-                    const struct attn_walk *walk, void *memory);
+                    const struct attn_walk *walk, void *memory, float *received);
 
-/* Where the panel may write weights of the block; what stood there is added to received,
- * which begins with the sequence's key 0. */
+/* Where the panel may write weights of the block; what stood there is added. */
 float *attn_kept_open(struct attn_kept *kept, const struct attn_kernels *kernels,
-                      const struct attn_block *block, float *received);
+                      const struct attn_block *block);
 
 /* After softmax. */
 void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
                     const struct attn_block *block);
 
 /* After the panel's last block.  block and scores are scratch. */
-void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
-                      const float *inverse, const struct attn_walk *walk,
-                      struct attn_block *block, float *scores, float *received);
+void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward,
+                      struct attn_panel *panel, const float *inverse,
+                      const struct attn_walk *walk, struct attn_block *block,
+                      float *scores);
 
 /* Adds what is still kept, of panels that are done. */
-void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels,
-                     float *received);
+void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels);
 
 /* Where unit n of a head sums, from the sequence's key 0 on. */
 float *attn_received_row(const struct attn_forward *forward,

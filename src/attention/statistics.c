@@ -105,12 +105,14 @@ void attn_places_note(struct attn_places *places, const struct attn_panel *panel
 
 struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
 {
-    if (sink == -HUGE_VAL)
+    if (sink == -HUGE_VAL) {
+        const double above = log((double)sum);
         return (struct attn_row_end){
-            .lse = (double)reference + log((double)sum),
-            .above = log((double)sum),
+            .lse = (double)reference + above,
+            .above = above,
             .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
         };
+    }
     const double larger = (double)reference > sink ? (double)reference : sink;
     const double share = exp((double)reference - larger);
     const double total = (double)sum * share + exp(sink - larger);
@@ -137,10 +139,11 @@ static void store(float *to, int64_t index, float x)
 }
 
 /* The weight of one score, which may be −∞. */
-static float weight_of(const struct attn_panel *panel, size_t lane, float score,
-                       struct attn_row_end end)
+static void store_weight(float *to, int64_t index, const struct attn_panel *panel,
+                         size_t lane, float score, struct attn_row_end end)
 {
-    return expf(score - panel->reference[lane]) * end.inverse;
+    if (to)
+        to[index] = expf(score - panel->reference[lane]) * end.inverse;
 }
 
 static int64_t top_key_of(const struct attn_panel *panel, size_t index)
@@ -155,9 +158,8 @@ static void store_largest(const attn_statistics *to, int64_t row,
                           struct attn_row_end end)
 {
     const bool top = to->top_weight || to->top_key;
-    store(to->largest_weight, row,
-          weight_of(panel, lane,
-                    top ? panel->top_score[lane] : panel->largest_score[lane], end));
+    store_weight(to->largest_weight, row, panel, lane,
+                 top ? panel->top_score[lane] : panel->largest_score[lane], end);
     if (to->largest_key)
         to->largest_key[row] = top ? top_key_of(panel, lane) : panel->largest_key[lane];
 }
@@ -169,8 +171,8 @@ static void store_top(const attn_statistics *to, int64_t row,
     const size_t top = (size_t)to->top;
     for (size_t n = 0; n < top; n++) {
         const int64_t index = row * to->top + (int64_t)n;
-        store(to->top_weight, index,
-              weight_of(panel, lane, panel->top_score[n * width + lane], end));
+        store_weight(to->top_weight, index, panel, lane,
+                     panel->top_score[n * width + lane], end);
         if (to->top_key)
             to->top_key[index] = top_key_of(panel, n * width + lane);
     }
@@ -204,10 +206,10 @@ void attn_statistics_store(const attn_statistics *to, int64_t row,
         return;
     }
     store_largest(to, row, panel, lane, end);
-    store(to->first_key_mass, row, weight_of(panel, lane, places->first[lane], end));
+    store_weight(to->first_key_mass, row, panel, lane, places->first[lane], end);
     float *const near_by[] = {to->previous_mass, to->own_mass, to->next_mass};
     for (size_t n = 0; n < 3; n++)
-        store(near_by[n], row, weight_of(panel, lane, places->near_by[n][lane], end));
+        store_weight(near_by[n], row, panel, lane, places->near_by[n][lane], end);
     store(to->distance, row, panel->distance_sum[lane] * end.inverse);
     store(to->signed_distance, row, panel->signed_sum[lane] * end.inverse);
     if (to->entropy)
