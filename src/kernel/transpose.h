@@ -30,7 +30,10 @@ INLINE void fetch_next_rows(const void *x, ptrdiff_t row_stride, ptrdiff_t offse
         (uintptr_t)x + (uintptr_t)((offset + (ptrdiff_t)VF_LANES * row_stride) * bytes);
 #pragma GCC unroll 16
     for (size_t i = 0; i < VF_LANES; i++) {
-        __builtin_prefetch((const void *)next, to_write);
+        if (to_write) /* clang wants a constant */
+            __builtin_prefetch((const void *)next, 1);
+        else
+            __builtin_prefetch((const void *)next, 0);
         next += (uintptr_t)(row_stride * bytes);
     }
 }
