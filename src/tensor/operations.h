@@ -138,8 +138,9 @@ attn_tensor *attn_pool(attn_tape *tape, attn_tensor *x, attn_pooling pooling,
  * begin. */
 typedef struct attn_packed_attention {
     int64_t H, Hk;
-    attn_tensor *additive; /* [H][D], the vectors of additive scores, of which options
-                            * then has score and additive; NULL: scores are products */
+    attn_tensor *additive; /* [H][D]: the vectors of additive scores, which the operation
+                            * puts into its options, and the caller into those of
+                            * attn_weights.  NULL: scores are products */
     attn_options options;
     attn_statistics statistics;
 } attn_packed_attention;
