@@ -226,10 +226,17 @@ INLINE void put_rows(const struct attn_target *to, const float *from, size_t row
         put_columns(to, from, row_stride, scale, type);
         return;
     }
-    for (size_t row = 0; row < to->rows; row++)
-        for (size_t n = 0; n < to->size; n += VF_LANES)
-            store_elements(to, row, n, vf_load(from + row * row_stride + n) * scale,
-                           type);
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
+    const size_t size = to->size;
+    for (size_t row = 0; row < to->rows; row++) {
+        char *const x = (char *)to->x + (ptrdiff_t)row * to->row_stride * bytes;
+        const float *const sums = from + row * row_stride;
+        size_t n = 0;
+        for (; to->element_stride == 1 && n + VF_LANES <= size; n += VF_LANES)
+            vf_store_as(x + (ptrdiff_t)n * bytes, vf_load(sums + n) * scale, type);
+        for (; n < size; n += VF_LANES)
+            store_elements(to, row, n, vf_load(sums + n) * scale, type);
+    }
 }
 
 static void put(const struct attn_target *to, const float *from, size_t row_stride,
