@@ -28,7 +28,8 @@ static attn_status measure_length(struct bench *bench, int64_t L, int64_t D,
             struct bench_case *const c =
                 bench_add_like(&group, plain[causal], names[causal]);
             bench_store(&group, c, types[t]);
-            bench_compare(c, plain[causal], BENCH_SPEED, 1.0,
+            /* no slower; 2 % is what two runs of one thing differ by */
+            bench_compare(c, plain[causal], BENCH_SPEED, 0.98,
                           types[t] == ATTN_BF16 && has_bf16_products(bench) ? 1.6 : 0.0);
         }
     return bench_group_run(&group, error);
