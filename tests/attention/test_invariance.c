@@ -235,6 +235,59 @@ static void a_padded_sequence_has_the_bits_it_has_alone(void **state)
     on_every_level(check_padding);
 }
 
+/* ---- Neighbours -----------------------------------------------------------------------
+ */
+
+/* Queries [first, first + count) of head 0, called by themselves at the place they have.
+ * Other neighbours, other panels: a row must not notice. */
+static void compare_part(attn_context *context, const struct call *whole, int64_t first,
+                         int64_t count)
+{
+    struct call part = *whole;
+    const attn_shape *const s = &whole->shape;
+    float *const output = allocate((size_t)(count * s->Dv), sizeof *output);
+    float *const lse = allocate((size_t)count, sizeof *lse);
+    part.shape.Lq = count;
+    part.options.alignment = ATTN_ALIGN_OFFSET;
+    part.options.query_offset = whole->options.query_offset + first;
+    part.tensors.query.data = whole->query + first * s->D;
+    part.tensors.output = attn_output_dense(output, 1, count, s->Dv);
+    part.tensors.lse = lse;
+    part.tensors.statistics = (attn_statistics){0};
+    run(context, &part);
+    assert_rows_equal(output, whole->results + first * s->Dv, count * s->Dv);
+    assert_rows_equal(lse, whole->tensors.lse + first, count);
+    free(output);
+    free(lse);
+}
+
+/* Every alignment of the diagonal and of a window's edge with the vectors of a panel. */
+static void check_neighbours(attn_context *context)
+{
+    static const int64_t offsets[] = {-40, 0, 7, 64, 133}, windows[] = {-1, 0, 5, 50};
+    for (int o = 0; o < 5; o++) {
+        for (int w = 0; w < 4; w++) {
+            struct call c = call_create((attn_shape){1, 1, 1, 217, 301, 13, 7});
+            c.options.causal = o != 3;
+            c.options.window_left = windows[w];
+            c.options.window_right = o == 3 ? 11 : -1;
+            c.options.alignment = ATTN_ALIGN_OFFSET;
+            c.options.query_offset = offsets[o];
+            run(context, &c);
+            const int64_t cuts[] = {0, 19, 36, 85, 134, 200, 217};
+            for (int i = 0; i < 6; i++)
+                compare_part(context, &c, cuts[i], cuts[i + 1] - cuts[i]);
+            call_destroy(&c);
+        }
+    }
+}
+
+static void a_query_has_the_same_bits_among_any_neighbours(void **state)
+{
+    (void)state;
+    on_every_level(check_neighbours);
+}
+
 /* ---- Memory ---------------------------------------------------------------------------
  */
 
@@ -252,7 +305,8 @@ static void check_plan(attn_context *context)
         assert_int_equal(
             attn_plan_forward(context, &c.shape, &c.tensors, &c.options, &plan), ATTN_OK);
         snprintf(path, sizeof path, "panels of queries, %s%s",
-                 received ? "weights kept for received mass, " : "", attn_context_isa(context));
+                 received ? "weights kept for received mass, " : "",
+                 attn_context_isa(context));
         assert_string_equal(plan.path, path);
         double counted = 0.0;
         for (int64_t i = 0; i < 150; i++)
@@ -385,6 +439,7 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_bit),
         cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(a_padded_sequence_has_the_bits_it_has_alone),
+        cmocka_unit_test(a_query_has_the_same_bits_among_any_neighbours),
         cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
         cmocka_unit_test(visible_pairs_are_those_that_counting_finds),
         cmocka_unit_test(the_plan_of_an_enormous_problem_is_made_at_once),
