@@ -328,6 +328,24 @@ def decode_chart(results):
         (limit, f"reading memory, {limit:.1f}") if limit else None)
 
 
+# ---- Accuracy ----
+
+def accuracy_section(rows):
+    names = [n for n in ("libattn", *PEERS) if any(n in r["errors"] for r in rows)]
+    body = [(r["result"], "causal" if r["causal"] else "full", r["L"], r["D"],
+             *(f"{r['errors'][n]:.1e}" if n in r["errors"] else "–" for n in names))
+            for r in rows]
+    gradients = [r["errors"]["libattn"] / r["errors"]["PyTorch"] for r in rows
+                 if "gradient" in r["result"]]
+    return [
+        "## Accuracy", "",
+        "Errors against double precision in fp32 on normally distributed inputs: the largest of "
+        "any element, over the largest element. Gradients of libattn are off by "
+        f"{min(gradients):.2f} to {max(gradients):.2f} of what PyTorch's are (2 is the bound).",
+        "", table(("result", "case", "L", "D", *names), body, right=range(2, 4 + len(names))),
+        ""]
+
+
 # ---- Memory ----
 
 def memory_section(results):
@@ -387,5 +405,6 @@ def write(results, root):
         "none is typed by hand. Run it on your own machine: "
         "[bench/peers](../bench/peers/README.md).", "",
         *machine_section(results), *asked(results, reasons), *against_peers(results, parts),
-        *(training_section(training) if training else []), *memory_section(results)]
+        *(training_section(training) if training else []), *memory_section(results),
+        *accuracy_section(results["accuracy"])]
     (docs / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n")

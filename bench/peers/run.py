@@ -164,12 +164,15 @@ def measure_bench(arguments, command, results):
                                                  text=True).stdout)
 
 
-def check_parts(wanted):
+def parts():
     from cases import PARTS
-    known = ["bench", *PARTS, "training", "memory"]
+    return ["bench", "accuracy", *PARTS, "training", "memory"]
+
+
+def check_parts(wanted):
     for part in wanted or []:
-        if part not in known:
-            raise SystemExit(f"--only has '{part}', expected some of {', '.join(known)}")
+        if part not in parts():
+            raise SystemExit(f"--only has '{part}', expected some of {', '.join(parts())}")
 
 
 def parse():
@@ -212,7 +215,6 @@ def main():
 
 def run_all(arguments, wanted, results, kept):
     import machine
-    from cases import PARTS
     from ours import Ours
     paths = build(arguments.build.resolve())
     ours, (peers, missing) = Ours(ROOT, paths[0], paths[2]), find_peers()
@@ -221,11 +223,15 @@ def run_all(arguments, wanted, results, kept):
         machine=machine.describe(ROOT, arguments.build), full=arguments.full,
         versions={"libattn": version(), "Python": sys.version.split()[0],
                   **{peer.name: peer.version for peer in peers}},
-        missing=missing, ggml_isa=next((p.isa for p in peers if p.name == "ggml"), None), command="python3 bench/peers/run.py" + " --full" * arguments.full)
-    for part in wanted or ["bench", *PARTS, "training", "memory"]:
+        missing=missing, ggml_isa=next((p.isa for p in peers if p.name == "ggml"), None),
+        command="python3 bench/peers/run.py" + " --full" * arguments.full)
+    for part in wanted or parts():
         say(f"{part}, after {(time.time() - START) / 60:.1f} minutes")
         if part == "bench":
             measure_bench(arguments, paths[1], results)
+        elif part == "accuracy":
+            import accuracy
+            results["accuracy"] = accuracy.measure([ours, *peers], say)
         elif part == "training":
             measure_training(arguments, paths[1], results)
         elif part == "memory":
