@@ -96,8 +96,10 @@ void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
         kept[p].received = received;
         kept[p].weights = weights + p * room * floats;
         kept[p].blocks = blocks + p * room;
-        for (size_t n = 0; n < room; n++)
+        for (size_t n = 0; n < room; n++) {
             kept[p].blocks[n].keys = 0;
+            kept[p].blocks[n].current = false;
+        }
     }
 }
 

@@ -49,11 +49,11 @@ INLINE vf vf_exp(vf x)
     const vf log2_e = vf_set1(0x1.715476p+0f);
     const vf shifted = vf_fma(x, log2_e, shifter);
     const vf f = vf_fma(x, log2_e, shifter - shifted);
-    vi bits = vf_bits(shifted) * (0x800000 / VF_TABLE);
+    vu bits = (vu)shifted * (0x800000u / VF_TABLE); /* unsigned: it wraps around */
 #if VF_TABLE > 1
-    bits += vi_lookup(exp_table, vf_bits(shifted));
+    bits += (vu)vi_lookup(exp_table, vf_bits(shifted));
 #endif
-    const vf power = vf_from_bits(bits);
+    const vf power = (vf)bits;
 
     vf p = vf_set1(exp_coefficients[EXP_DEGREE - 1]);
 #pragma GCC unroll 6
