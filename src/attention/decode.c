@@ -2,6 +2,7 @@
  * time; and the merge of the splits. */
 #include "attention/decode.h"
 #include "attention/cache.h"
+#include "attention/decode_additive.h"
 #include "attention/forward.h"
 #include "attention/received.h"
 #include "kernel/backward_table.h"
@@ -49,7 +50,6 @@ bool attn_decode_takes(const struct attn_problem *problem,
     if (problem->cached)
         return true;
     return sequence->Lq == 1 && problem->options->dropout == 0.0 &&
-           !problem->options->additive &&
            (shape->D == 1 || problem->tensors->key.stride[3] == 1) &&
            (shape->Dv == 1 || problem->tensors->value.stride[3] == 1);
 }
@@ -148,6 +148,7 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
         attn_round_up(Dv * sizeof(float));
     splits->worker_bytes =
         attn_round_up(sizeof(struct decoder)) +
+        attn_decode_additive_bytes(problem, heads) +
         attn_round_up((heads * (D + Dv) + lanes * classes + 2 * block) * sizeof(float) +
                       lanes * top * per_top);
     splits->left_offset =
@@ -285,7 +286,10 @@ static struct decoder *place_decoder(const struct attn_forward *forward, void *m
     panel->output_stride = whole_vectors(forward, shape->Dv);
     panel->lanes.vectors = 1;
     panel->lanes.Dv = 0;
-    panel->query = (float *)((char *)memory + attn_round_up(sizeof *decoder));
+    char *const additive = (char *)memory + attn_round_up(sizeof *decoder);
+    attn_decode_additive_place(panel, forward->problem, additive);
+    panel->query =
+        (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
     panel->output = panel->query + panel->heads * panel->query_stride;
     panel->lanes.class_sum = panel->output + panel->heads * panel->output_stride;
     panel->lanes.top_score = panel->lanes.class_sum + classes * lanes;
@@ -325,6 +329,11 @@ static void load_queries(struct decoder *decoder)
     const struct attn_problem *const problem = decoder->forward->problem;
     const attn_input *const query = &problem->tensors->query;
     struct attn_decode_panel *const panel = &decoder->panel;
+    if (panel->additive) {
+        attn_decode_additive_load(panel, problem, decoder->forward->kernels,
+                                  decoder->heads, (size_t)decoder->count);
+        return;
+    }
     fill(panel->query, panel->heads * panel->query_stride, 0.0f);
     for (int64_t h = 0; h < decoder->count; h++) {
         float *const to = panel->query + (size_t)h * panel->query_stride;

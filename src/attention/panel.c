@@ -49,6 +49,7 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     panel->additive.scale = walk->problem->options->scale;
     const size_t width = panel->vectors * walk->kernels->lanes;
     const float scale = walk->problem->options->scale;
+    panel->additive.single = walk->sequence.Lq == 1;
     if (walk->head.additive)
         walk->kernels->load_additive(panel, &rows);
     else if (walk->pairs)

@@ -40,13 +40,14 @@ enum additive_constant {
     ADDITIVE_RATE,    /* 2s: a factor is e^(rate · element) */
     ADDITIVE_PART,    /* u */
     ADDITIVE_INVERSE, /* 1/u */
-    ADDITIVE_MIDDLE,  /* of even elements: what they and the next one are at q + k = 0 */
+    ADDITIVE_VECTOR,  /* v */
+    ADDITIVE_MIDDLE,  /* what an element and its partner are at q + k = 0 */
 };
 
-static const float *additive_constants(const struct attn_panel *panel,
+static const float *additive_constants(const struct attn_additive *additive, size_t D,
                                        enum additive_constant which)
 {
-    return panel->additive.constants + (size_t)which * attn_additive_row(panel->D);
+    return additive->constants + (size_t)which * attn_additive_row(D);
 }
 
 /* e^x for |x| ≤ 2·ADDITIVE_MODERATE, to 2⁻²³ of itself; NaN stays NaN, and whatever is
@@ -99,42 +100,45 @@ static float largest_part(const float *vector, size_t D, float scale)
     return divides ? largest : 0.0f;
 }
 
-static void fill_constants(struct attn_panel *panel)
+/* Of two elements that share a division the second is `apart` elements further. */
+static void fill_constants(struct attn_additive *additive, size_t D, size_t apart)
 {
-    struct attn_additive *const additive = &panel->additive;
-    const size_t row = attn_additive_row(panel->D);
-    float *const rate = additive->constants, *const part = rate + row,
-                 *const inverse = part + row, *const middle = inverse + row;
-    const float largest = largest_part(additive->vector, panel->D, additive->scale);
+    const size_t row = attn_additive_row(D);
+    float *const rate = additive->constants, *const part = rate + row;
+    float *const inverse = part + row, *const vector = inverse + row;
+    float *const middle = vector + row;
+    const float largest = largest_part(additive->vector, D, additive->scale);
     additive->factor = -2.0f * additive->scale * largest;
     for (size_t d = 0; d < row; d++) {
-        const bool is_element = d < panel->D && largest > 0.0f;
-        const float v = is_element ? additive->vector[d] / largest : 0.0f;
+        vector[d] = d < D ? additive->vector[d] : 0.0f;
+        const float v = largest > 0.0f ? vector[d] / largest : 0.0f;
         const float size = fabsf(v);
         rate[d] = v < 0.0f ? -2.0f : 2.0f;
         part[d] = size > ADDITIVE_LEAST_PART ? size : ADDITIVE_LEAST_PART;
-        inverse[d] = d < panel->D ? 1.0f / part[d] : ADDITIVE_MOST;
-        middle[d] = 0.0f;
+        inverse[d] = d < D ? 1.0f / part[d] : ADDITIVE_MOST;
     }
-    for (size_t d = 0; d < row; d += 2) {
+    for (size_t d = 0; d < row; d++) {
         const vf one = vf_set1(1.0f);
-        const vf a = additive_term(one, vf_set1(inverse[d]), vf_set1(inverse[d]));
-        const vf b = additive_term(one, vf_set1(inverse[d + 1]), vf_set1(inverse[d + 1]));
-        middle[d] = additive_pair(a, b)[0];
+        const size_t partner = d / apart % 2 == 0 ? d + apart : d - apart;
+        const vf a = vf_set1(inverse[d]), b = vf_set1(inverse[partner]);
+        middle[d] = additive_pair(additive_term(one, a, a), additive_term(one, b, b))[0];
     }
 }
 
-static void load_additive(struct attn_panel *panel, const struct attn_matrix *queries)
+static void load_additive_lanes(struct attn_panel *panel,
+                                const struct attn_matrix *queries)
 {
     struct attn_additive *const additive = &panel->additive;
     const size_t width = panel->vectors * VF_LANES, D = panel->D;
-    additive->plain = panel->query + (D + D % 2) * width;
+    float *const factors = panel->query;
+    additive->factors = factors;
+    additive->plain = factors + (D + D % 2) * width;
     additive->constants = additive->plain + D * width;
-    fill_constants(panel);
+    fill_constants(additive, D, 1);
     load_transposed(additive->plain, width, queries, 1.0f);
 
-    const float *const rate = additive_constants(panel, ADDITIVE_RATE);
-    const float *const inverse = additive_constants(panel, ADDITIVE_INVERSE);
+    const float *const rate = additive_constants(additive, D, ADDITIVE_RATE);
+    const float *const inverse = additive_constants(additive, D, ADDITIVE_INVERSE);
     additive->all_moderate = true;
     for (size_t lane = 0; lane < width; lane += VF_LANES) {
         vi moderate = vi_set1(additive->factor != 0.0f ? -1 : 0);
@@ -145,11 +149,11 @@ static void load_additive(struct attn_panel *panel, const struct attn_matrix *qu
         additive->all_moderate &= !vi_any(~moderate);
         for (size_t d = 0; d < D; d++) {
             const vf x = vf_load(additive->plain + d * width + lane) * rate[d];
-            vf_store(panel->query + d * width + lane,
+            vf_store(factors + d * width + lane,
                      vf_keep(moderate, additive_exp(x) * inverse[d]));
         }
         if (D % 2 > 0)
-            vf_store(panel->query + D * width + lane, vf_set1(0.0f));
+            vf_store(factors + D * width + lane, vf_set1(0.0f));
     }
 }
 
@@ -250,7 +254,8 @@ INLINE void additive_rows(float *scores, const struct attn_panel *panel,
                           const struct additive_chunk *chunk,
                           const struct segment *segment, const size_t vectors)
 {
-    const float *const rate = additive_constants(panel, ADDITIVE_RATE);
+    const float *const rate =
+        additive_constants(&panel->additive, panel->D, ADDITIVE_RATE);
     float factors[ADDITIVE_KEYS * ADDITIVE_CHUNK];
     for (size_t key = segment->begin; key < segment->end; key += ADDITIVE_KEYS) {
         const size_t left = segment->end - key;
@@ -277,9 +282,9 @@ static void additive_segment(float *scores, const struct attn_panel *panel,
     const size_t count = D - first < ADDITIVE_CHUNK ? D - first : ADDITIVE_CHUNK;
     const size_t lane = segment->first_vector * VF_LANES;
     const struct additive_chunk chunk = {
-        .query = panel->query + first * width + lane,
-        .inverse = additive_constants(panel, ADDITIVE_INVERSE) + first,
-        .middle = additive_constants(panel, ADDITIVE_MIDDLE) + first,
+        .query = panel->additive.factors + first * width + lane,
+        .inverse = additive_constants(&panel->additive, D, ADDITIVE_INVERSE) + first,
+        .middle = additive_constants(&panel->additive, D, ADDITIVE_MIDDLE) + first,
         .first = first,
         .pairs = (count + 1) / 2,
         .width = width,
@@ -315,8 +320,8 @@ static void direct_scores(float *scores, const struct attn_panel *panel, const f
     }
 }
 
-static void additive_scores(float *scores, const struct attn_panel *panel,
-                            const struct attn_block *block)
+static void additive_lane_scores(float *scores, const struct attn_panel *panel,
+                                 const struct attn_block *block)
 {
     const size_t width = panel->vectors * VF_LANES;
     for (size_t first = 0; first < panel->D; first += ADDITIVE_CHUNK)

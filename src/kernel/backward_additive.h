@@ -14,7 +14,7 @@
 #ifndef ATTN_KERNEL_BACKWARD_ADDITIVE_H
 #define ATTN_KERNEL_BACKWARD_ADDITIVE_H
 
-#include "kernel/additive.h"
+#include "kernel/additive_row.h"
 #include "kernel/backward_table.h"
 
 /* As many keys as a vector has lanes, and ADDITIVE_CHUNK elements of them. */
@@ -39,17 +39,25 @@ struct additive_share {
     vf part, slope;
 };
 
-/* By tanh itself where the pair is not moderate; a gradient of 0 makes 0 of any pair. */
+/* By tanh itself. */
+INLINE struct additive_share direct_share(vf gradient, vf sum, vf sign)
+{
+    const vf tangent = vf_tanh(sum);
+    return (struct additive_share){
+        gradient * (0.5f - tangent * (0.5f * sign)),
+        gradient * (0.25f - 0.25f * (tangent * tangent)),
+    };
+}
+
+/* By tanh where the pair is not moderate; a gradient of 0 makes 0 of any pair. */
 INLINE struct additive_share careful_share(struct additive_share share, vi is_moderate,
                                            vf gradient, vf sum, float sign)
 {
-    const vf tangent = vf_tanh(sum);
-    const vf part = gradient * (0.5f - tangent * (0.5f * sign));
-    const vf slope = gradient * (0.25f - 0.25f * (tangent * tangent));
+    const struct additive_share direct = direct_share(gradient, sum, vf_set1(sign));
     const vi counts = gradient != 0.0f;
     return (struct additive_share){
-        vf_keep(counts, vf_select(is_moderate, share.part, part)),
-        vf_keep(counts, vf_select(is_moderate, share.slope, slope)),
+        vf_keep(counts, vf_select(is_moderate, share.part, direct.part)),
+        vf_keep(counts, vf_select(is_moderate, share.slope, direct.slope)),
     };
 }
 
@@ -64,8 +72,9 @@ INLINE void additive_column(struct additive_tile *tile, vf *by_key, vf *by_vecto
     const float *gradient =
         group->gradient + tile->key * group->row + panel->column + lane;
     const float *factor = &tile->factors[0][d - tile->first];
-    const vf query = vf_load(panel->forward.query + at);
-    const float sign = 0.5f * additive_constants(tile->panel, ADDITIVE_RATE)[d];
+    const vf query = vf_load(additive->factors + at);
+    const float sign = 0.5f * additive_constants(&tile->panel->additive, tile->panel->D,
+                                                 ADDITIVE_RATE)[d];
     vf by_query = vf_set1(0.0f), vector = *by_vector;
     for (size_t k = 0; k < tile->keys; k++) {
         const vf g = vf_load(gradient);
@@ -93,19 +102,6 @@ INLINE void additive_column(struct additive_tile *tile, vf *by_key, vf *by_vecto
     }
 }
 
-/* Lane i of the result is the sum of x[i]'s lanes: each round adds one half of the lanes
- * of two vectors to the other. */
-INLINE vf sum_lanes(vf x[VF_BYTES / 4])
-{
-#pragma GCC unroll 4
-    for (size_t half = VF_LANES / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-        for (size_t i = 0; i < half; i++)
-            x[i] = __builtin_shufflevector(x[i], x[i + half], INTERLEAVE_LOW) +
-                   __builtin_shufflevector(x[i], x[i + half], INTERLEAVE_HIGH);
-    return x[0];
-}
-
 INLINE void additive_element(struct additive_tile *tile, size_t d, const bool careful)
 {
     const struct attn_additive_gradients *const group = tile->group;
@@ -120,9 +116,10 @@ INLINE void additive_element(struct additive_tile *tile, size_t d, const bool ca
                 additive_column(tile, by_key, &by_vector, panel, lane, d, careful);
     }
     const vf factor = vf_set1(4.0f * tile->panel->additive.vector[d]);
-    vf_store(tile->by_key[d - tile->first], sum_lanes(by_key) * factor);
+    vf_store(tile->by_key[d - tile->first], sums_of_lanes(by_key) * factor);
     if (group->vector_sums) {
-        const float sign = 0.5f * additive_constants(tile->panel, ADDITIVE_RATE)[d];
+        const float sign = 0.5f * additive_constants(&tile->panel->additive,
+                                                     tile->panel->D, ADDITIVE_RATE)[d];
         float *const to = group->vector_sums + d * VF_LANES;
         vf_store(to, vf_load(to) + (tile->gradient_sum - by_vector * 2.0f) * sign);
     }
@@ -148,8 +145,10 @@ static void add_to_keys(const struct additive_tile *tile)
 /* The factors of queries hold 1/u, which those of keys undo. */
 static void fill_tile_factors(struct additive_tile *tile)
 {
-    const float *const rate = additive_constants(tile->panel, ADDITIVE_RATE);
-    const float *const part = additive_constants(tile->panel, ADDITIVE_PART);
+    const float *const rate =
+        additive_constants(&tile->panel->additive, tile->panel->D, ADDITIVE_RATE);
+    const float *const part =
+        additive_constants(&tile->panel->additive, tile->panel->D, ADDITIVE_PART);
     for (size_t k = 0; k < tile->keys; k++) {
         float *const to = tile->factors[k];
         fill_key_factors(to, key_of_tile(tile, k), tile->group->key_element_stride,
@@ -190,7 +189,94 @@ static bool is_plain_tile(struct additive_tile *tile)
     return is_plain;
 }
 
-static void backward_additive(const struct attn_additive_gradients *group)
+/* ---- The only query of a sequence -----------------------------------------------------
+ */
+
+/* Some elements of it. */
+struct additive_strip {
+    vf factor, plain, rate, part, vector; /* of the query and of v */
+    vf by_query, by_vector;               /* sums over the keys */
+};
+
+/* One key, of which x are these elements. */
+INLINE vf additive_strip_step(struct additive_strip *s, vf x, float gradient,
+                              bool is_moderate)
+{
+    const vf g = vf_set1(gradient);
+    struct additive_share share;
+    if (is_moderate) {
+        const vf key = additive_exp(x * s->rate) * s->part;
+        const vf r = 1.0f / vf_fma(s->factor, key, vf_set1(1.0f));
+        share.part = g * r;
+        share.slope = vf_fma(-share.part, r, share.part);
+    } else {
+        share = direct_share(g, s->plain + x, s->rate * 0.5f);
+    }
+    s->by_query += share.slope;
+    s->by_vector += share.part;
+    return share.slope * (4.0f * s->vector);
+}
+
+static void add_strip(const struct attn_additive_gradients *group,
+                      const struct additive_strip *s, size_t n, float gradient_sum)
+{
+    const struct attn_backward_panel *const panel = &group->panels[0];
+    const size_t width = panel->forward.vectors * VF_LANES;
+    const vf by_query = s->by_query * (4.0f * s->vector);
+    const vf by_vector = (gradient_sum - 2.0f * s->by_vector) * (s->rate * 0.5f);
+    for (size_t i = 0; i < VF_LANES && n + i < panel->forward.D; i++) {
+        if (panel->query_gradient)
+            panel->query_gradient[(n + i) * width] += by_query[i];
+        if (group->vector_sums)
+            group->vector_sums[(n + i) * VF_LANES] += by_vector[i];
+    }
+}
+
+/* A gradient of 0, as that of a hidden key, takes no part. */
+static void backward_additive_single(const struct attn_additive_gradients *group)
+{
+    const struct attn_panel *const panel = &group->panels[0].forward;
+    const struct attn_additive *const additive = &panel->additive;
+    const size_t D = panel->D, row = attn_additive_row(D);
+    const float *const constants = additive->constants;
+    const struct attn_matrix keys = {
+        .x = group->key,
+        .row_stride = group->key_stride,
+        .element_stride = group->key_element_stride,
+        .rows = group->keys,
+        .size = D,
+    };
+    bool moderate[ATTN_BLOCK_KEYS];
+    float gradient_sum = 0.0f;
+    for (size_t k = 0; k < group->keys; k++) {
+        moderate[k] = additive->all_moderate &&
+                      is_moderate_key(group->key + (ptrdiff_t)k * group->key_stride,
+                                      group->key_element_stride, D);
+        gradient_sum += group->gradient[k * group->row];
+    }
+    for (size_t n = 0; n < D; n += VF_LANES) {
+        struct additive_strip strip = {
+            .factor = vf_load(additive->factors + n),
+            .plain = vf_load(additive->plain + n),
+            .rate = vf_load(constants + ADDITIVE_RATE * row + n),
+            .part = vf_load(constants + ADDITIVE_PART * row + n),
+            .vector = vf_load(constants + ADDITIVE_VECTOR * row + n),
+        };
+        for (size_t k = 0; k < group->keys; k++) {
+            const float g = group->gradient[k * group->row];
+            if (g == 0.0f)
+                continue;
+            const vf x = additive_key_lanes(&keys, k, n, ATTN_F32);
+            const vf by_key = additive_strip_step(&strip, x, g, moderate[k]);
+            float *const to = group->key_sums + (ptrdiff_t)k * group->key_sums_stride + n;
+            if (group->key_sums)
+                vf_store(to, vf_load(to) + by_key);
+        }
+        add_strip(group, &strip, n, gradient_sum);
+    }
+}
+
+static void backward_additive_lanes(const struct attn_additive_gradients *group)
 {
     struct additive_tile tile = {.group = group, .panel = &group->panels[0].forward};
     const size_t D = tile.panel->D;
@@ -219,6 +305,14 @@ static void backward_additive(const struct attn_additive_gradients *group)
                 add_to_keys(&tile);
         }
     }
+}
+
+static void backward_additive(const struct attn_additive_gradients *group)
+{
+    if (group->panels[0].forward.additive.single)
+        backward_additive_single(group);
+    else
+        backward_additive_lanes(group);
 }
 
 #endif

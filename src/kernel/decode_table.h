@@ -23,7 +23,9 @@ struct attn_decode_panel {
     size_t D, Dv;
     size_t query_stride, output_stride; /* floats from one head to the next */
     float *query;                       /* [heads][D], multiplied by scale */
-    float *output; /* [heads][Dv]: Σ e^(score − reference) · value */
+    struct attn_additive *additive; /* [heads], for additive scores, which `query` then is
+                                     * not consulted for; NULL: scores are products */
+    float *output;                  /* [heads][Dv]: Σ e^(score − reference) · value */
 
     /* The running state of each lane; vectors is 1, and D, Dv, query and output are not
      * used.  The lanes of one head share their reference. */
@@ -55,6 +57,9 @@ struct attn_decode_block {
 };
 
 struct attn_decode_kernels {
+    /* A query of additive scores, whose vector, scale and plain stand already. */
+    void (*load_additive)(struct attn_additive *additive, size_t D);
+
     /* scores[key][heads] = bent key · query, −∞ where hidden, and for keys beyond the
      * block's in the last vector. */
     void (*score)(float *scores, const struct attn_decode_panel *panel,

@@ -7,7 +7,7 @@
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
-#include "kernel/additive.h"
+#include "kernel/additive_row.h"
 #include "kernel/element.h"
 #include "kernel/product.h"
 #include "kernel/segment.h"
