@@ -136,8 +136,10 @@ typedef struct attn_batch {
  * them), and statistics.received.
  *
  * Error: that of attn_forward.  With ATTN_CACHE_I8, against what the scaled whole numbers
- * mean, output 4e-5 of the largest |value|, scores 4e-5 of |scale| · Σ |query| times the
- * largest |key|.
+ * mean, for |scores| ≤ 30: the query is rounded to 1/65534 of its largest magnitude q, so
+ * a score is off by e = |scale| · D · q · the largest |key| / 65534 at most; weights are
+ * rounded to 1/65534 of the largest of 64 keys; the output is off by at most 2·e + 1e-3
+ * of the largest |value|.
  *
  * @return ATTN_OK, ATTN_EINVAL, ATTN_ENOMEM or ATTN_EUNSUPPORTED; outputs are untouched
  * unless ATTN_OK.

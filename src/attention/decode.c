@@ -113,10 +113,17 @@ struct attn_decode_counts attn_decode_count(const struct attn_forward *forward,
  * enough of them to go round. */
 enum { RUNS_OF_A_WORKER = 8 };
 
-static size_t whole_vectors(const struct attn_forward *forward, int64_t floats)
+static bool stores_bytes(const struct attn_forward *forward)
 {
-    const size_t lanes = forward->kernels->lanes;
-    return ((size_t)floats + lanes - 1) / lanes * lanes;
+    const struct attn_cached *const cached = forward->problem->cached;
+    return cached && cached->cache->options.type == ATTN_CACHE_I8;
+}
+
+/* Floats of a row, filled up to pairs of vectors. */
+static size_t whole_pairs(const struct attn_forward *forward, int64_t floats)
+{
+    const size_t pair = 2 * forward->kernels->lanes;
+    return ((size_t)floats + pair - 1) / pair * pair;
 }
 
 void attn_decode_layout(struct attn_forward *forward, size_t threads)
@@ -138,10 +145,11 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     const int64_t run = splits->slots / (int64_t)(threads * RUNS_OF_A_WORKER);
     splits->run = run > 1 ? run : 1;
 
-    const size_t D = whole_vectors(forward, shape->D);
-    const size_t Dv = whole_vectors(forward, shape->Dv);
+    const size_t D = whole_pairs(forward, shape->D);
+    const size_t Dv = whole_pairs(forward, shape->Dv);
     const size_t heads = power_of_two(heads_of_group(forward));
-    const size_t block = whole_vectors(forward, (int64_t)(ATTN_BLOCK_KEYS * heads));
+    const size_t block = whole_pairs(forward, (int64_t)(ATTN_DECODE_KEYS * heads));
+    const size_t whole = stores_bytes(forward) ? D / 2 : 0;
     const size_t per_top = sizeof(float) + sizeof(int32_t);
     splits->head_bytes =
         attn_round_up(sizeof(struct partial) + top * per_top + classes * sizeof(float)) +
@@ -149,7 +157,8 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     splits->worker_bytes =
         attn_round_up(sizeof(struct decoder)) +
         attn_decode_additive_bytes(problem, heads) +
-        attn_round_up((heads * (D + Dv) + lanes * classes + 2 * block) * sizeof(float) +
+        attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block) *
+                          sizeof(float) +
                       lanes * top * per_top);
     splits->left_offset =
         (size_t)(splits->slots * heads_of_group(forward)) * splits->head_bytes;
@@ -282,21 +291,26 @@ static struct decoder *place_decoder(const struct attn_forward *forward, void *m
     panel->heads = power_of_two(heads_of_group(forward));
     panel->D = (size_t)shape->D;
     panel->Dv = (size_t)shape->Dv;
-    panel->query_stride = whole_vectors(forward, shape->D);
-    panel->output_stride = whole_vectors(forward, shape->Dv);
+    panel->query_stride = whole_pairs(forward, shape->D);
+    panel->output_stride = whole_pairs(forward, shape->Dv);
     panel->lanes.vectors = 1;
     panel->lanes.Dv = 0;
     char *const additive = (char *)memory + attn_round_up(sizeof *decoder);
     attn_decode_additive_place(panel, forward->problem, additive);
     panel->query =
         (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
-    panel->output = panel->query + panel->heads * panel->query_stride;
+    float *next = panel->query + panel->heads * panel->query_stride;
+    if (stores_bytes(forward)) {
+        panel->whole = (int16_t *)next;
+        next += panel->heads * panel->query_stride / 2;
+    }
+    panel->output = next;
     panel->lanes.class_sum = panel->output + panel->heads * panel->output_stride;
     panel->lanes.top_score = panel->lanes.class_sum + classes * lanes;
     panel->lanes.top_key = (int32_t *)(panel->lanes.top_score + lanes * top);
     decoder->scores = (float *)(panel->lanes.top_key + lanes * top);
     decoder->added = decoder->scores +
-                     whole_vectors(forward, (int64_t)(ATTN_BLOCK_KEYS * panel->heads));
+                     whole_pairs(forward, (int64_t)(ATTN_DECODE_KEYS * panel->heads));
     return decoder;
 }
 
@@ -348,6 +362,8 @@ static void load_queries(struct decoder *decoder)
         for (size_t d = 0; d < panel->D; d++)
             to[d] *= problem->options->scale;
     }
+    if (stores_bytes(decoder->forward))
+        decoder->forward->kernels->decode->round_query(panel);
 }
 
 /* The group's heads: first ≤ h < first + count, all of key head hk. */
@@ -375,10 +391,10 @@ static void fill_added(struct decoder *decoder, int64_t first, int64_t keys,
 {
     const attn_options *const options = decoder->forward->problem->options;
     const size_t heads = decoder->panel.heads;
-    fill(decoder->added, whole_vectors(decoder->forward, keys * (int64_t)heads), 0.0f);
+    fill(decoder->added, whole_pairs(decoder->forward, keys * (int64_t)heads), 0.0f);
     for (int64_t n = 0; n < decoder->count; n++) {
         const struct attn_head *const head = &decoder->heads[n];
-        float row[ATTN_BLOCK_KEYS] = {0.0f};
+        float row[ATTN_DECODE_KEYS] = {0.0f};
         const struct attn_matrix bias = {
             .x = head->bias ? attn_element(head->bias, options->bias.type,
                                            first * options->bias.stride[3])
@@ -572,10 +588,10 @@ static void attend_split(struct decoder *decoder, int64_t split, int64_t run_end
     fill(decoder->panel.output, decoder->panel.heads * decoder->panel.output_stride,
          0.0f);
     for (int64_t key = first; key < end;) {
-        const int64_t next = key - key % ATTN_BLOCK_KEYS + ATTN_BLOCK_KEYS;
+        const int64_t next = key - key % ATTN_DECODE_KEYS + ATTN_DECODE_KEYS;
         const int64_t rows = find_rows(decoder, key).keys;
         const int64_t stop = attn_least(key + rows, attn_least(end, next));
-        attend_block(decoder, key, stop, attn_least(run_end, stop + ATTN_BLOCK_KEYS),
+        attend_block(decoder, key, stop, attn_least(run_end, stop + ATTN_DECODE_KEYS),
                      places, visible);
         key = stop;
     }

@@ -6,58 +6,10 @@
 #ifndef ATTN_KERNEL_DECODE_H
 #define ATTN_KERNEL_DECODE_H
 
-#include "kernel/decode_table.h"
+#include "kernel/decode_bytes.h"
 #include "kernel/finite.h"
 #include "kernel/lanes.h"
 #include "kernel/softmax.h"
-#include <float.h>
-
-/* ---- Rows -----------------------------------------------------------------------------
- */
-
-INLINE size_t bytes_of(const enum attn_stored type)
-{
-    return type == ATTN_STORED_F32 ? 4 : type == ATTN_STORED_I8 ? 1 : 2;
-}
-
-/* Elements n to n + count − 1 of a row, then 0. */
-INLINE vf load_row(const char *row, size_t n, const size_t count,
-                   const enum attn_stored type)
-{
-    char lanes[VF_BYTES] = {0};
-    const char *from = row + n * bytes_of(type);
-    if (count < LANES)
-        from = memcpy(lanes, from, count * bytes_of(type));
-    return type == ATTN_STORED_I8 ? vf_load_i8((const int8_t *)from)
-                                  : vf_load_as(from, (attn_type)type);
-}
-
-/* Rows that will be wanted, asked for in the order in which they lie.  What the processor
- * foresees by itself is too little: it takes the rows of a few keys at once for no stream
- * at all, and with fewer loads in flight a third of the read rate is left. */
-struct ahead {
-    const char *row;
-    ptrdiff_t stride;
-    size_t rows, line, lines; /* 64 bytes each; lines of one row */
-};
-
-INLINE struct ahead ahead_of(const char *row, ptrdiff_t stride, size_t rows, size_t bytes)
-{
-    return (struct ahead){row, stride, rows, 0, (bytes + 63) / 64};
-}
-
-/* Into the second cache: the first has too few slots for what is under way. */
-INLINE void fetch(struct ahead *a, size_t lines)
-{
-    for (; lines > 0 && a->rows > 0; lines--) {
-        __builtin_prefetch(a->row + 64 * a->line, 0, 2);
-        if (++a->line == a->lines) {
-            a->line = 0;
-            a->row += a->stride;
-            a->rows--;
-        }
-    }
-}
 
 /* ---- Scores ---------------------------------------------------------------------------
  */
@@ -73,28 +25,36 @@ INLINE void score_step(vf *sum, const struct attn_decode_panel *panel, const cha
         sum[h] = vf_fma(key, vf_load(panel->query + h * panel->query_stride + n), sum[h]);
 }
 
-/* As many keys as make a vector of scores, one after the other: each row is read from end
- * to end. */
+/* As many keys as make a vector of scores.  Rows of fp32 are read one after the other,
+ * which memory likes; those of 16 bits side by side, which leaves the multiply-adds, what
+ * they wait for, longer chains to choose from.  The sums are the same. */
 INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *row,
                      struct ahead *ahead, const size_t heads, const enum attn_stored type)
 {
-    const size_t rest = panel->D % LANES, whole = panel->D - rest;
+    const size_t rest = panel->D % LANES, whole = panel->D - rest, keys = LANES / heads;
+    const size_t at_once = type == ATTN_STORED_F32 ? 1 : keys;
     vf sum[LANES];
 #pragma GCC unroll 16
     for (size_t i = 0; i < LANES; i++)
         sum[i] = vf_set1(0.0f);
 #pragma GCC unroll 16
-    for (size_t k = 0; k < LANES / heads; k++) {
+    for (size_t first = 0; first < keys; first += at_once) {
         size_t n = 0;
         if (whole > 0) {
             do {
-                score_step(sum + k * heads, panel, row[k], n, heads, LANES, type);
+#pragma GCC unroll 16
+                for (size_t k = first; k < first + at_once; k++) {
+                    score_step(sum + k * heads, panel, row[k], n, heads, LANES, type);
+                    if (n * bytes_of(type) % 64 == 0)
+                        fetch(ahead, 1);
+                }
                 n += LANES;
             } while (n < whole);
         }
-        if (rest > 0)
-            score_step(sum + k * heads, panel, row[k], whole, heads, rest, type);
-        fetch(ahead, ahead->lines);
+#pragma GCC unroll 16
+        for (size_t k = first; k < first + at_once; k++)
+            if (rest > 0)
+                score_step(sum + k * heads, panel, row[k], whole, heads, rest, type);
     }
     return sums_of_lanes(sum);
 }
@@ -107,12 +67,17 @@ INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                                   panel->D * bytes_of(type));
     for (size_t key = 0; key < block->keys; key += LANES / heads) {
         const char *row[LANES];
+        float scales[LANES];
 #pragma GCC unroll 16
         for (size_t k = 0; k < LANES / heads; k++) {
             const size_t nth = key + k < block->keys ? key + k : block->keys - 1;
             row[k] = block->key + (ptrdiff_t)nth * block->key_stride;
+            scales[k] = type == ATTN_STORED_I8 ? block->key_scales[nth] : 1.0f;
         }
-        vf_store(scores + key * heads, score_tile(panel, row, &ahead, heads, type));
+        vf_store(scores + key * heads,
+                 type == ATTN_STORED_I8
+                     ? score_tile_bytes(panel, row, scales, &ahead, heads)
+                     : score_tile(panel, row, &ahead, heads, type));
     }
 }
 
@@ -140,15 +105,6 @@ INLINE size_t floats_of(const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block)
 {
     return (block->keys * panel->heads + LANES - 1) / LANES * LANES;
-}
-
-/* What belongs to a key, times the scale of its row. */
-static void scale_rows(float *x, const struct attn_decode_panel *panel,
-                       const struct attn_decode_block *block, const float *scales)
-{
-    for (size_t key = 0; key < block->keys; key++)
-        for (size_t h = 0; h < panel->heads; h++)
-            x[key * panel->heads + h] *= scales[key];
 }
 
 /* How far the query stands from the key of each lane, in the block's first vector. */
@@ -230,8 +186,6 @@ static void decode_score(float *scores, const struct attn_decode_panel *panel,
         score_block(scores, panel, block, ATTN_STORED_I8);
     else
         score_block(scores, panel, block, ATTN_STORED_F32);
-    if (block->key_scales)
-        scale_rows(scores, panel, block, block->key_scales);
     const size_t floats = floats_of(panel, block);
     if (block->softcap > 0.0f)
         cap_scores(scores, floats, block->softcap);
@@ -301,17 +255,6 @@ static void decode_remember_largest(struct attn_decode_panel *panel,
     }
 }
 
-/* The largest of all lanes of a head, in each of them. */
-INLINE vf share_largest(vf largest, size_t heads)
-{
-    for (size_t i = heads; i < LANES; i++)
-        if (largest[i] > largest[i % heads])
-            largest[i % heads] = largest[i];
-    for (size_t i = heads; i < LANES; i++)
-        largest[i] = largest[i % heads];
-    return largest;
-}
-
 static void decode_distance(struct attn_decode_panel *panel, const float *weights,
                             const struct attn_decode_block *block)
 {
@@ -378,9 +321,6 @@ static void decode_softmax(struct attn_decode_panel *panel, float *scores,
 /* ---- Values ---------------------------------------------------------------------------
  */
 
-/* 4 heads x 4 vectors: 16 accumulators + 4 + 1 of 32 registers; 4 x 2 of 16. */
-enum { VALUE_HEADS = 4, VALUE_TILE = VF_REGISTERS == 32 ? 16 : 8 };
-
 struct value_tile {
     float *output; /* at the tile's first element */
     const float *weights;
@@ -410,12 +350,14 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
         for (size_t v = 0; v < vectors; v++)
             x[v] = load_row(value, v * LANES, count, type);
 #pragma GCC unroll 4
-        for (size_t h = 0; h < heads; h++)
+        for (size_t h = 0; h < heads; h++) {
 #pragma GCC unroll 16
             for (size_t v = 0; v < vectors; v++)
                 sum[h * vectors + v] =
                     vf_fma(vf_set1(weight[h]), x[v], sum[h * vectors + v]);
-        fetch(t->ahead, t->ahead_lines);
+            if (h < t->ahead_lines)
+                fetch(t->ahead, 1);
+        }
         weight += t->weight_stride;
         value += t->value_stride;
     } while (++key < t->keys);
@@ -457,6 +399,25 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
             d += LANES;
         }
     }
+}
+
+static void scale_by_values(float *weights, const struct attn_decode_panel *panel,
+                            const struct attn_decode_block *block)
+{
+    if (panel->heads == 1)
+        scale_weights(weights, block->value_scales, block->keys, 1);
+    else if (panel->heads == 2)
+        scale_weights(weights, block->value_scales, block->keys, 2);
+    else if (panel->heads == 4)
+        scale_weights(weights, block->value_scales, block->keys, 4);
+#if VF_BYTES >= 32
+    else if (panel->heads == 8)
+        scale_weights(weights, block->value_scales, block->keys, 8);
+#endif
+#if VF_BYTES >= 64
+    else
+        scale_weights(weights, block->value_scales, block->keys, 16);
+#endif
 }
 
 /* Whether a key that is hidden from some head may have a value of 0 · NaN. */
@@ -507,6 +468,8 @@ INLINE void value_block(const struct attn_decode_panel *panel, const float *weig
         value_of_seen(panel, weights, block, type);
         return;
     }
+    if (type == ATTN_STORED_I8 && value_bytes(panel, weights, block))
+        return;
     struct ahead ahead = ahead_of(block->next_value, block->value_stride,
                                   block->next_keys, panel->Dv * bytes_of(type));
     if (panel->heads == 1)
@@ -526,7 +489,7 @@ static void decode_value(struct attn_decode_panel *panel, float *weights,
             scale_in_place(panel->output + h * panel->output_stride + d,
                            vf_set1(panel->growth[h]));
     if (block->value_scales)
-        scale_rows(weights, panel, block, block->value_scales);
+        scale_by_values(weights, panel, block);
     if (block->value_type == ATTN_STORED_F16)
         value_block(panel, weights, block, ATTN_STORED_F16);
     else if (block->value_type == ATTN_STORED_BF16)
@@ -545,43 +508,12 @@ static void decode_merge(float *to, float to_factor, const float *from, float fr
         vf_store(to + n, vf_fma(vf_load(to + n), a, vf_load(from + n) * b));
 }
 
-/* ---- 8 bits ---------------------------------------------------------------------------
- */
-
-static void quantise(int8_t *to, float *scales, const float *from, size_t row_stride,
-                     size_t rows, size_t size)
-{
-    for (size_t row = 0; row < rows; row++) {
-        const float *const x = from + row * row_stride;
-        vf largest = {0}, poison = {0};
-        for (size_t n = 0; n < size; n += LANES) {
-            largest = vf_max(largest, vf_abs(vf_load(x + n)));
-            poison += vf_load(x + n) * 0.0f;
-        }
-        float most = 0.0f;
-        for (size_t i = 0; i < LANES; i++)
-            most = largest[i] > most ? largest[i] : most;
-        if (vi_any(poison != 0.0f))
-            most = NAN;
-        /* Adding 1.5·2²³ rounds to a whole number, to even, and leaves it in the low bits
-         * of the sum. */
-        const float scale = most / 127.0f;
-        const float inverse = most >= FLT_MIN * 127.0f ? 1.0f / scale : 0.0f;
-        scales[row] = inverse == 0.0f && most == most ? 0.0f : scale;
-        for (size_t n = 0; n < size; n++) {
-            const float shifted = x[n] * inverse + 0x1.8p23f;
-            int32_t bits;
-            memcpy(&bits, &shifted, sizeof bits);
-            to[row * size + n] = (int8_t)(most == most ? bits & 0xff : 0);
-        }
-    }
-}
-
 static const struct attn_decode_kernels decode_kernels = {
     .load_additive = load_additive_row,
     .score = decode_score,
     .softmax = decode_softmax,
     .value = decode_value,
+    .round_query = round_query,
     .quantise = quantise,
     .merge = decode_merge,
 };

@@ -7,6 +7,10 @@
 
 #include "kernel/table.h"
 
+/* Keys in a block: with 128 a block of fp32 values leaves the first cache before it is
+ * used, which costs a sixth of the time. */
+enum { ATTN_DECODE_KEYS = 64 };
+
 /* How keys and values are stored: a type of the header, or 8 bits with a scale a row. */
 enum attn_stored {
     ATTN_STORED_F32 = ATTN_F32,
@@ -15,8 +19,8 @@ enum attn_stored {
     ATTN_STORED_I8 = 16
 };
 
-/* The query's side.  Rows of query and output are padded to whole vectors, query with 0.
- */
+/* The query's side.  Rows of query and output are padded to pairs of vectors, query with
+ * 0. */
 struct attn_decode_panel {
     size_t heads; /* to a key: a power of two, at most the lanes.  Those beyond the
                    * problem's have queries of 0 */
@@ -26,6 +30,10 @@ struct attn_decode_panel {
     struct attn_additive *additive; /* [heads], for additive scores, which `query` then is
                                      * not consulted for; NULL: scores are products */
     float *output;                  /* [heads][Dv]: Σ e^(score − reference) · value */
+
+    /* For 8 bits: query = whole · query_scale, as near as 16 bits come. */
+    int16_t *whole;                      /* [heads][D], of query's stride */
+    float query_scale[ATTN_PANEL_LANES]; /* of each lane */
 
     /* The running state of each lane; vectors is 1, and D, Dv, query and output are not
      * used.  The lanes of one head share their reference. */
@@ -39,7 +47,7 @@ struct attn_decode_panel {
 /* A run of keys that the query sees all of, but for what `added` hides. */
 struct attn_decode_block {
     int64_t first_key; /* its index in the sequence */
-    size_t keys;       /* 1 to ATTN_BLOCK_KEYS */
+    size_t keys;       /* 1 to ATTN_DECODE_KEYS */
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
     enum attn_stored key_type, value_type;
@@ -74,6 +82,9 @@ struct attn_decode_kernels {
      * keys the head sees: a value it does not see may be NaN.  Overwrites weights. */
     void (*value)(struct attn_decode_panel *panel, float *weights,
                   const struct attn_decode_block *block);
+
+    /* Fills whole and query_scale. */
+    void (*round_query)(struct attn_decode_panel *panel);
 
     /* Rows without gaps of 8 bits: to · scale is the row, to half of the scale, which is
      * its largest magnitude over 127; NaN for a row that holds NaN or ∞. */
