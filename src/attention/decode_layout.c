@@ -1,0 +1,174 @@
+/* Decoding: the groups of heads and the splits of keys that a sequence falls into, the
+ * units of work that they make, and the memory that these take: a decoder for each
+ * worker, and the partial results of all splits. */
+#include "attention/decode_layout.h"
+#include "attention/cache.h"
+#include "attention/decode_additive.h"
+#include "attention/decode_merge.h"
+
+bool attn_decode_takes(const struct attn_problem *problem,
+                       const struct attn_sequence *sequence)
+{
+    const attn_shape *const shape = problem->shape;
+    if (problem->cached)
+        return true;
+    return sequence->Lq == 1 && problem->options->dropout == 0.0 &&
+           (shape->D == 1 || problem->tensors->key.stride[3] == 1) &&
+           (shape->Dv == 1 || problem->tensors->value.stride[3] == 1);
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+int64_t attn_decode_groups(const struct attn_forward *forward)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    return ceil_div(shape->H / shape->Hk, (int64_t)forward->kernels->lanes);
+}
+
+int64_t attn_decode_heads(const struct attn_forward *forward)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    return ceil_div(shape->H / shape->Hk, attn_decode_groups(forward));
+}
+
+static size_t power_of_two(int64_t least)
+{
+    size_t power = 1;
+    while ((int64_t)power < least)
+        power *= 2;
+    return power;
+}
+
+int64_t attn_decode_splits(const struct attn_forward *forward,
+                           const struct attn_sequence *sequence)
+{
+    const struct attn_key_range seen = attn_visible_keys(forward->problem, sequence, 0);
+    if (seen.first == seen.end)
+        return 1;
+    return ceil_div(seen.end, ATTN_SPLIT_KEYS) - seen.first / ATTN_SPLIT_KEYS;
+}
+
+int64_t attn_decode_units(const struct attn_forward *forward,
+                          const struct attn_sequence *sequence)
+{
+    return ceil_div(attn_decode_splits(forward, sequence), forward->splits.run);
+}
+
+struct attn_decode_counts attn_decode_count(const struct attn_forward *forward,
+                                            const struct attn_sequence *sequence)
+{
+    if (!attn_decode_takes(forward->problem, sequence))
+        return (struct attn_decode_counts){0};
+    const int64_t groups = forward->problem->shape->Hk * attn_decode_groups(forward);
+    return (struct attn_decode_counts){
+        .groups = groups,
+        .slots = groups * attn_decode_splits(forward, sequence),
+        .units = groups * attn_decode_units(forward, sequence),
+    };
+}
+
+bool attn_decode_stores_bytes(const struct attn_forward *forward)
+{
+    const struct attn_cached *const cached = forward->problem->cached;
+    return cached && cached->cache->options.type == ATTN_CACHE_I8;
+}
+
+size_t attn_decode_row(const struct attn_forward *forward, int64_t floats)
+{
+    const size_t pair = 2 * forward->kernels->lanes;
+    return ((size_t)floats + pair - 1) / pair * pair;
+}
+
+/* A run's first block is not fetched ahead, so runs are long; and yet there should be
+ * enough of them to go round. */
+enum { RUNS_OF_A_WORKER = 8 };
+
+void attn_decode_layout(struct attn_forward *forward, size_t threads)
+{
+    const struct attn_problem *const problem = forward->problem;
+    struct attn_splits *const splits = &forward->splits;
+    const attn_shape *const shape = problem->shape;
+    const size_t lanes = forward->kernels->lanes;
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    splits->run = 1;
+    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        const struct attn_decode_counts counts = attn_decode_count(forward, &sequence);
+        splits->groups += counts.groups;
+        splits->slots += counts.slots;
+    }
+    if (splits->slots == 0)
+        return;
+    const int64_t run = splits->slots / (int64_t)(threads * RUNS_OF_A_WORKER);
+    splits->run = run > 1 ? run : 1;
+
+    const size_t D = attn_decode_row(forward, shape->D);
+    const size_t Dv = attn_decode_row(forward, shape->Dv);
+    const size_t heads = power_of_two(attn_decode_heads(forward));
+    const size_t block = attn_decode_row(forward, (int64_t)(ATTN_DECODE_KEYS * heads));
+    const size_t whole = attn_decode_stores_bytes(forward) ? D / 2 : 0;
+    const size_t per_top = sizeof(float) + sizeof(int32_t);
+    splits->head_bytes = attn_partial_bytes(forward, Dv);
+    splits->worker_bytes =
+        attn_round_up(sizeof(struct attn_decoder)) +
+        attn_decode_additive_bytes(problem, heads) +
+        attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block) *
+                          sizeof(float) +
+                      lanes * top * per_top);
+    splits->left_offset =
+        (size_t)(splits->slots * attn_decode_heads(forward)) * splits->head_bytes;
+    splits->bytes = splits->left_offset +
+                    attn_round_up((size_t)splits->groups * sizeof *splits->left);
+}
+
+void attn_decode_begin(struct attn_forward *forward, void *memory)
+{
+    struct attn_splits *const splits = &forward->splits;
+    int64_t group = 0;
+    splits->partials = memory;
+    splits->left = (_Atomic int64_t *)(splits->partials + splits->left_offset);
+    for (int64_t s = 0; group < splits->groups; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(forward->problem, s);
+        const int64_t end = group + attn_decode_count(forward, &sequence).groups;
+        for (; group < end; group++)
+            atomic_init(&splits->left[group], attn_decode_units(forward, &sequence));
+    }
+}
+
+struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void *memory)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    const size_t lanes = forward->kernels->lanes;
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    struct attn_decoder *const decoder = memory;
+    struct attn_decode_panel *const panel = &decoder->panel;
+    decoder->forward = forward;
+    decoder->sweep = forward->sweep;
+    panel->heads = power_of_two(attn_decode_heads(forward));
+    panel->D = (size_t)shape->D;
+    panel->Dv = (size_t)shape->Dv;
+    panel->query_stride = attn_decode_row(forward, shape->D);
+    panel->output_stride = attn_decode_row(forward, shape->Dv);
+    panel->lanes.vectors = 1;
+    panel->lanes.Dv = 0;
+    char *const additive = (char *)memory + attn_round_up(sizeof *decoder);
+    attn_decode_additive_place(panel, forward->problem, additive);
+    panel->query =
+        (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
+    float *next = panel->query + panel->heads * panel->query_stride;
+    if (attn_decode_stores_bytes(forward)) {
+        panel->whole = (int16_t *)next;
+        next += panel->heads * panel->query_stride / 2;
+    }
+    panel->output = next;
+    panel->lanes.class_sum = panel->output + panel->heads * panel->output_stride;
+    panel->lanes.top_score = panel->lanes.class_sum + classes * lanes;
+    panel->lanes.top_key = (int32_t *)(panel->lanes.top_score + lanes * top);
+    decoder->scores = (float *)(panel->lanes.top_key + lanes * top);
+    decoder->added = decoder->scores +
+                     attn_decode_row(forward, (int64_t)(ATTN_DECODE_KEYS * panel->heads));
+    return decoder;
+}
