@@ -30,15 +30,21 @@ static int64_t turns_of_all(const struct attn_backward *backward)
     return turns;
 }
 
-/* Turns pay when whole chains would leave threads idle, and when a unit has blocks of
- * keys enough to keep the workers apart. */
+/* Sums of gradients that workers may have for themselves, together. */
+#define OWN_SUMS_BYTES ((int64_t)32 << 20)
+
+/* Turns pay when whole chains would leave threads idle, or sums of each worker take too
+ * much memory, and when a unit has blocks of keys enough to keep the workers apart. */
 static void choose_workers(struct attn_backward_layout *layout, int64_t threads,
                            const struct attn_backward *backward)
 {
     const int64_t chains = attn_chain_count(backward);
     const bool uneven = chains < 4 * threads && chains % threads != 0;
     const bool long_enough = backward->longest_keys > threads * ATTN_BLOCK_KEYS;
-    layout->in_turns = threads > 1 && uneven && long_enough;
+    const int64_t key_bytes =
+        (int64_t)((backward->D_whole + backward->Dv_whole) * sizeof(float));
+    const bool large = backward->longest_keys > OWN_SUMS_BYTES / threads / key_bytes;
+    layout->in_turns = threads > 1 && (uneven || large) && long_enough;
     layout->turns = layout->in_turns ? turns_of_all(backward) : 0;
     layout->workers = (size_t)threads;
     const int64_t most = layout->in_turns ? layout->turns : chains;

@@ -262,7 +262,7 @@ void attn_store_padding(const struct attn_walk *walk)
  */
 
 /* A worker's scratch, but for what it keeps. */
-static size_t group_bytes(const struct attn_forward *forward)
+size_t attn_forward_group_bytes(const struct attn_forward *forward)
 {
     const attn_shape *const shape = forward->problem->shape;
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
@@ -316,10 +316,8 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
     return group;
 }
 
-/* How the queries of a head go to units: each group is one, unless its weights are kept.
- */
-static struct attn_share share_of(const struct attn_forward *forward,
-                                  const struct attn_sequence *sequence)
+struct attn_share attn_forward_share(const struct attn_forward *forward,
+                                     const struct attn_sequence *sequence)
 {
     if (forward->problem->tensors->statistics.received)
         return attn_received_share(forward->problem, forward->kernels, sequence);
@@ -375,8 +373,11 @@ static void work(void *argument, size_t worker)
     struct attn_share share = {.units = 0};
     int64_t sequence = -1, first_unit = 0, end_unit = 0;
     struct attn_decode_counts decoded = {0}, before = {0};
-    for (;;) {
-        const int64_t unit = atomic_fetch_add(&forward->next, 1);
+    for (int64_t unit = 0, end = 0;; unit++) {
+        if (unit == end) {
+            unit = atomic_fetch_add(&forward->next, forward->run);
+            end = attn_least(unit + forward->run, forward->units);
+        }
         if (unit >= forward->units)
             return;
         while (unit >= end_unit) {
@@ -384,7 +385,7 @@ static void work(void *argument, size_t worker)
             before.groups += decoded.groups;
             before.slots += decoded.slots;
             decoded = attn_decode_count(forward, at);
-            share = share_of(forward, at);
+            share = attn_forward_share(forward, at);
             first_unit = end_unit;
             end_unit = first_unit + (decoded.units > 0 ? decoded.units : share.units * H);
         }
@@ -395,75 +396,6 @@ static void work(void *argument, size_t worker)
             work_on_unit(group, forward, &share, nth / share.units,
                          share.units - 1 - nth % share.units);
     }
-}
-
-/* Multiply-adds of all pairs, hidden or not. */
-static double work_bound(const struct attn_problem *problem)
-{
-    double pairs = 0.0;
-    for (int64_t s = 0; s < problem->sequences; s++) {
-        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        pairs += (double)sequence.Lq * (double)sequence.Lk;
-    }
-    return pairs * (double)problem->shape->H *
-           (double)(problem->shape->D + problem->shape->Dv);
-}
-
-/* Below this many multiply-adds a worker is not worth waking: about 20 µs. */
-#define WORKER_MINIMUM 1e6
-
-attn_status attn_forward_layout(struct attn_forward *forward, attn_context *context,
-                                const struct attn_problem *problem)
-{
-    const attn_statistics *const wanted = &problem->tensors->statistics;
-    const attn_options *const options = problem->options;
-    const attn_shape *const shape = problem->shape;
-    *forward = (struct attn_forward){
-        .problem = problem,
-        .kernels = context->kernels,
-        .pairs = attn_pairs_for(problem, context->kernels),
-        .statistics = attn_statistics_any(wanted),
-        .sweep = attn_statistics_sweep(wanted),
-    };
-    forward->sweep.dropout = options->dropout > 0.0;
-    forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
-    forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
-    attn_decode_layout(forward, context->threads);
-    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
-        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        const int64_t decoded = attn_decode_count(forward, &sequence).units;
-        forward->units += decoded;
-        if (decoded == 0)
-            forward->panel_units += shape->H * share_of(forward, &sequence).units;
-    }
-    forward->units += forward->panel_units;
-
-    const double useful = 1.0 + work_bound(problem) / WORKER_MINIMUM;
-    forward->workers = context->threads;
-    if ((double)forward->workers > useful)
-        forward->workers = (size_t)useful;
-    if ((int64_t)forward->workers > forward->units)
-        forward->workers = (size_t)forward->units;
-    forward->group_bytes = group_bytes(forward);
-    forward->worker_bytes = forward->group_bytes + forward->splits.worker_bytes;
-    size_t received_bytes = 0;
-    if (wanted->received) {
-        forward->kept_bytes = attn_kept_bytes(problem, context->kernels);
-        forward->worker_bytes += forward->kept_bytes;
-        received_bytes =
-            attn_round_up(attn_received_rows(problem, context->kernels) *
-                          (size_t)(shape->B * shape->H * shape->Lk) * sizeof(float));
-    }
-    if (__builtin_mul_overflow(forward->worker_bytes, forward->workers,
-                               &forward->scratch_bytes) ||
-        __builtin_add_overflow(forward->scratch_bytes, received_bytes,
-                               &forward->scratch_bytes) ||
-        __builtin_add_overflow(forward->scratch_bytes, forward->splits.bytes,
-                               &forward->scratch_bytes))
-        return attn_context_fail(context, ATTN_ENOMEM,
-                                 "attn_forward: scratch for %zu workers exceeds memory",
-                                 forward->workers);
-    return ATTN_OK;
 }
 
 attn_status attn_forward_run(struct attn_forward *forward, attn_context *context)

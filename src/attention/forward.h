@@ -16,6 +16,7 @@ struct attn_forward {
     struct attn_sweep sweep;
 
     int64_t units, panel_units; /* the others decode */
+    int64_t run;                /* units that a worker takes at once */
     size_t group_bytes; /* of a worker's scratch; then what decodes, what is kept */
     size_t kept_bytes;
     size_t workers, worker_bytes, scratch_bytes;
@@ -29,6 +30,14 @@ struct attn_forward {
 ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,
                                              const struct attn_problem *problem);
+
+/* How the queries of a head go to units: each group is one, unless its weights are kept.
+ */
+struct attn_share attn_forward_share(const struct attn_forward *forward,
+                                     const struct attn_sequence *sequence);
+
+/* Scratch of one group. */
+size_t attn_forward_group_bytes(const struct attn_forward *forward);
 
 /* Does it, once it is laid out. */
 ATTN_CHECKED attn_status attn_forward_run(struct attn_forward *forward,

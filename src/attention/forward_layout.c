@@ -1,0 +1,88 @@
+/* How attn_forward shares its work out: units, runs of units, workers, and their scratch.
+ */
+#include "attention/forward.h"
+#include "attention/received.h"
+#include "attention/widen.h"
+#include "kernel/dropout.h"
+
+/* Multiply-adds of all pairs, hidden or not. */
+static double work_bound(const struct attn_problem *problem)
+{
+    double pairs = 0.0;
+    for (int64_t s = 0; s < problem->sequences; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        pairs += (double)sequence.Lq * (double)sequence.Lk;
+    }
+    return pairs * (double)problem->shape->H *
+           (double)(problem->shape->D + problem->shape->Dv);
+}
+
+/* Below this many multiply-adds a worker is not worth waking: about 20 µs. */
+#define WORKER_MINIMUM 1e6
+
+/* Short sequences are taken by runs, so that a worker reads memory along and not every
+ * other head of it; four runs a worker leave little to wait for. */
+static int64_t units_of_run(const struct attn_forward *forward)
+{
+    const double unit = work_bound(forward->problem) / (double)forward->units;
+    const int64_t share = forward->units / (4 * (int64_t)forward->workers);
+    const double most = 4.0 * WORKER_MINIMUM / (unit > 1.0 ? unit : 1.0);
+    return most < (double)share ? 1 + (int64_t)most : share > 0 ? share : 1;
+}
+
+attn_status attn_forward_layout(struct attn_forward *forward, attn_context *context,
+                                const struct attn_problem *problem)
+{
+    const attn_statistics *const wanted = &problem->tensors->statistics;
+    const attn_options *const options = problem->options;
+    const attn_shape *const shape = problem->shape;
+    *forward = (struct attn_forward){
+        .problem = problem,
+        .kernels = context->kernels,
+        .pairs = attn_pairs_for(problem, context->kernels),
+        .statistics = attn_statistics_any(wanted),
+        .sweep = attn_statistics_sweep(wanted),
+    };
+    forward->sweep.dropout = options->dropout > 0.0;
+    forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
+    forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
+    attn_decode_layout(forward, context->threads);
+    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        const int64_t decoded = attn_decode_count(forward, &sequence).units;
+        forward->units += decoded;
+        if (decoded == 0)
+            forward->panel_units +=
+                shape->H * attn_forward_share(forward, &sequence).units;
+    }
+    forward->units += forward->panel_units;
+
+    const double useful = 1.0 + work_bound(problem) / WORKER_MINIMUM;
+    forward->workers = context->threads;
+    if ((double)forward->workers > useful)
+        forward->workers = (size_t)useful;
+    if ((int64_t)forward->workers > forward->units)
+        forward->workers = (size_t)forward->units;
+    if (forward->units > 0)
+        forward->run = units_of_run(forward);
+    forward->group_bytes = attn_forward_group_bytes(forward);
+    forward->worker_bytes = forward->group_bytes + forward->splits.worker_bytes;
+    size_t received_bytes = 0;
+    if (wanted->received) {
+        forward->kept_bytes = attn_kept_bytes(problem, context->kernels);
+        forward->worker_bytes += forward->kept_bytes;
+        received_bytes =
+            attn_round_up(attn_received_rows(problem, context->kernels) *
+                          (size_t)(shape->B * shape->H * shape->Lk) * sizeof(float));
+    }
+    if (__builtin_mul_overflow(forward->worker_bytes, forward->workers,
+                               &forward->scratch_bytes) ||
+        __builtin_add_overflow(forward->scratch_bytes, received_bytes,
+                               &forward->scratch_bytes) ||
+        __builtin_add_overflow(forward->scratch_bytes, forward->splits.bytes,
+                               &forward->scratch_bytes))
+        return attn_context_fail(context, ATTN_ENOMEM,
+                                 "attn_forward: scratch for %zu workers exceeds memory",
+                                 forward->workers);
+    return ATTN_OK;
+}
