@@ -1,6 +1,6 @@
 /* The loops of the operations, over rows of floats that lie without gaps.  They are
  * written once over src/kernel/simd.h and compiled for each instruction set, like the
- * kernels of attention.
+ * kernels of attention; products of matrices in training are BLAS's.
  *
  * "(+)=" is = or +=, as `add` says.  out may be x where it says in place. */
 #ifndef ATTN_TENSOR_ROWS_H
@@ -23,31 +23,6 @@ struct attn_turn {
     size_t turned;       /* elements of a head, the first; even */
     bool interleaved;    /* pairs are neighbours, not turned/2 apart */
     bool back;           /* by the negative angle */
-};
-
-/* A factor of a product of matrices: element (i, j) is x[i·row + j·column], and one of
- * the strides is 1. */
-struct attn_factor {
-    const float *x;
-    size_t row, column;
-};
-
-enum {
-    ATTN_PRODUCT_DEPTH = 256,                    /* rows of b that are packed together */
-    ATTN_PRODUCT_PANEL = 64,                     /* a multiple of all attn_rows.panel */
-    ATTN_PRODUCT_WORK = 240 * ATTN_PRODUCT_DEPTH /* floats */
-};
-
-/* c[m][n] (+)= a[m][k] · b[k][n] + bias, with k from 1 to ATTN_PRODUCT_DEPTH. */
-struct attn_product {
-    size_t m, n, k;
-    struct attn_factor a;
-    float *c;
-    size_t c_row;      /* floats from one row to the next */
-    const float *bias; /* [n], or NULL; not where c is added to */
-    bool add;
-    const float *packed; /* b, as attn_rows.pack left it */
-    float *work;         /* [ATTN_PRODUCT_WORK] where a.column is not 1 */
 };
 
 /* What a row of the cross-entropy is told and tells; see attn_rows.cross_entropy. */
@@ -140,13 +115,6 @@ struct attn_rows {
      * bits depend on no other row: what inference uses. */
     void (*dot)(float *y, const float *x, const float *weight, const float *bias,
                 size_t rows, size_t in, size_t out);
-
-    /* The product of training (see multiply.h).  pack writes columns of b in panels,
-     * k·(n rounded up to whole panels) floats.  An element's sum runs over k in order, so
-     * its bits depend on its own row and column alone. */
-    size_t panel;
-    void (*pack)(float *to, const struct attn_factor *b, size_t k, size_t n);
-    void (*multiply)(const struct attn_product *product);
 
     /* The losses of one row of logits against the target, and the logits overwritten with
      * scale times the gradient of the smoothed one. */

@@ -4,7 +4,6 @@
 #include "tensor/rows_elements.h"
 #include "tensor/rows_gate.h"
 #include "tensor/rows_loss.h"
-#include "tensor/rows_multiply.h"
 #include "tensor/rows_norm.h"
 #include "tensor/rows_product.h"
 #include "tensor/rows_recurrent.h"
@@ -29,9 +28,6 @@ const struct attn_rows ATTN_ROWS = {
     .fill = fill_rows,
     .sum = sum_rows,
     .dot = dot,
-    .panel = PANEL,
-    .pack = pack,
-    .multiply = multiply,
     .cross_entropy = cross_entropy,
     .cell_step = cell_step,
     .cell_back = cell_back,
