@@ -3,7 +3,7 @@
 #ifndef ATTN_KERNEL_CONVERT_H
 #define ATTN_KERNEL_CONVERT_H
 
-#include "kernel/simd.h"
+#include "kernel/simd_types.h"
 #include "kernel/table.h"
 
 INLINE vf vf_load_as(const void *p, const attn_type type)

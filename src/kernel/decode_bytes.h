@@ -7,6 +7,7 @@
 #define ATTN_KERNEL_DECODE_BYTES_H
 
 #include "kernel/decode_rows.h"
+#include "kernel/simd_types.h"
 #include "kernel/softmax.h"
 #include <float.h>
 

@@ -6,6 +6,7 @@
 #include "kernel/convert.h"
 #include "kernel/decode_table.h"
 #include "kernel/lanes.h"
+#include "kernel/simd_types.h"
 
 /* ---- Rows -----------------------------------------------------------------------------
  */

@@ -59,8 +59,6 @@ static inline bool attn_dropout_keeps(struct attn_dropout_row row, uint32_t key,
     return (int32_t)(x >> 1) >= threshold;
 }
 
-typedef uint32_t vu __attribute__((vector_size(VF_BYTES)));
-
 /* attn_dropout_keeps of a row in each lane: −1 where the weight stays. */
 INLINE vi vi_dropout_keeps(vi low, vi high, uint32_t key, int32_t threshold)
 {

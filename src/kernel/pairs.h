@@ -18,6 +18,7 @@
 
 #include "kernel/convert.h"
 #include "kernel/pair_table.h"
+#include "kernel/simd_types.h"
 #include "kernel/softmax.h"
 #include <math.h>
 

@@ -4,8 +4,6 @@
 
 #include "tensor/rows_vector.h"
 
-typedef uint32_t vu __attribute__((vector_size(VF_BYTES)));
-
 /* A draw has its own pair of keys for each run of 2^16 elements. */
 enum { DRAW_ELEMENTS = 1 << 16 };
 
