@@ -2,6 +2,7 @@
  * and back.  A page that several sequences hold is counted, and copied by the first that
  * writes into it. */
 #include "attention/cache.h"
+#include "attention/problem.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -93,12 +94,12 @@ attn_status attn_cache_create(attn_cache **cache, attn_context *context,
     if (options->page_keys == 0)
         created->options.page_keys = DEFAULT_PAGE_KEYS;
     if (!allocate(created)) {
+        const int64_t page_keys = created->options.page_keys;
         attn_cache_destroy(created);
         return attn_context_fail(context, ATTN_ENOMEM,
                                  "attn_cache_create: no memory for %lld pages of %lld "
                                  "keys",
-                                 (long long)options->pages,
-                                 (long long)created->options.page_keys);
+                                 (long long)options->pages, (long long)page_keys);
     }
     /* The first page is taken first. */
     for (int64_t page = options->pages - 1; page >= 0; page--)
@@ -158,6 +159,7 @@ attn_status attn_cache_look_up(attn_context *context, const attn_cache *cache,
                                const char *function, int64_t sequence,
                                struct attn_cached_sequence **found)
 {
+    ATTN_TRY(attn_check_given(context, function, "cache", cache));
     *found = attn_cache_find(cache, sequence);
     return *found ? ATTN_OK
                   : attn_context_fail(context, ATTN_EINVAL,
@@ -185,6 +187,8 @@ static struct attn_cached_sequence *find_place(attn_cache *cache)
 
 attn_status attn_cache_open(attn_context *context, attn_cache *cache, int64_t *sequence)
 {
+    ATTN_TRY(attn_check_given(context, "attn_cache_open", "cache", cache));
+    ATTN_TRY(attn_check_given(context, "attn_cache_open", "sequence", sequence));
     struct attn_cached_sequence *const place = find_place(cache);
     if (!place)
         return attn_context_fail(context, ATTN_ENOMEM,
@@ -242,6 +246,7 @@ attn_status attn_cache_fork(attn_context *context, attn_cache *cache, int64_t pa
 {
     struct attn_cached_sequence *from = NULL;
     int64_t name = 0;
+    ATTN_TRY(attn_check_given(context, "attn_cache_fork", "child", child));
     ATTN_TRY(attn_cache_look_up(context, cache, "attn_cache_fork", parent, &from));
     ATTN_TRY(attn_cache_open(context, cache, &name));
     from = attn_cache_find(cache, parent); /* opening may have moved it */

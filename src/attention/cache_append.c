@@ -113,11 +113,11 @@ attn_status attn_cache_append(attn_context *context, attn_cache *cache, int64_t 
                               const attn_input *value)
 {
     struct attn_cached_sequence *found = NULL;
+    void *wide = NULL;
+    ATTN_TRY(attn_cache_look_up(context, cache, "attn_cache_append", sequence, &found));
     const attn_cache_options *const o = &cache->options;
     const size_t lanes = context->kernels->lanes;
     const int64_t size = o->D > o->Dv ? o->D : o->Dv;
-    void *wide = NULL;
-    ATTN_TRY(attn_cache_look_up(context, cache, "attn_cache_append", sequence, &found));
     if (count < 0 || count > INT64_MAX - found->length - o->page_keys)
         return attn_context_fail(context, ATTN_EINVAL,
                                  "attn_cache_append: count is %lld, expected 0 or more",

@@ -163,8 +163,9 @@ static void describe_rows(struct attn_decode_block *block,
     }
     block->key_type = (enum attn_stored)key->type;
     block->value_type = (enum attn_stored)value->type;
-    block->key_stride = key->stride[2] * (ptrdiff_t)attn_type_bytes(key->type);
-    block->value_stride = value->stride[2] * (ptrdiff_t)attn_type_bytes(value->type);
+    block->key_stride = (ptrdiff_t)((size_t)key->stride[2] * attn_type_bytes(key->type));
+    block->value_stride =
+        (ptrdiff_t)((size_t)value->stride[2] * attn_type_bytes(value->type));
 }
 
 /* Where the mass that keys received will be: a key has it of one query alone. */

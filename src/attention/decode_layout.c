@@ -118,10 +118,11 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
         attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block) *
                           sizeof(float) +
                       lanes * top * per_top);
-    splits->left_offset =
-        (size_t)(splits->slots * attn_decode_heads(forward)) * splits->head_bytes;
-    splits->bytes = splits->left_offset +
-                    attn_round_up((size_t)splits->groups * sizeof *splits->left);
+    const size_t left = attn_round_up((size_t)splits->groups * sizeof *splits->left);
+    if (__builtin_mul_overflow((size_t)(splits->slots * attn_decode_heads(forward)),
+                               splits->head_bytes, &splits->left_offset) ||
+        __builtin_add_overflow(splits->left_offset, left, &splits->bytes))
+        splits->bytes = SIZE_MAX; /* refused with the sum of all */
 }
 
 void attn_decode_begin(struct attn_forward *forward, void *memory)

@@ -53,6 +53,9 @@ static size_t lay_out(struct worker *w, const struct attn_linear *l, float *memo
         {&w->turned, l->E * l->D_whole},    {&w->sums, Lq * l->E_whole},
         {&w->keys, Lk * l->D_whole},        {&w->values, Lk * l->E_whole},
     };
+    const size_t longest = Lq > Lk ? Lq : Lk;
+    if (longest > (SIZE_MAX >> 8) / (l->D_whole + 2 * l->E_whole))
+        return SIZE_MAX >> 4; /* more than any memory has */
     size_t floats = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         *parts[i].place = memory ? memory + floats : NULL;
@@ -425,6 +428,7 @@ attn_status attn_linear_backward(attn_context *context, const attn_shape *shape,
     struct work all = {.gradients = gradients};
     ATTN_TRY(attn_linear_init(&all.linear, context, function, shape, tensors, options,
                               linear));
+    ATTN_TRY(attn_check_given(context, function, "gradients", gradients));
     ATTN_TRY(attn_check_gradients(context, function, shape, options, gradients));
     if (all.linear.options.state)
         return attn_context_fail(context, ATTN_EUNSUPPORTED,

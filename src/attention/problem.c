@@ -291,13 +291,16 @@ attn_status attn_problem_init(struct attn_problem *problem, attn_context *contex
     ATTN_TRY(check_numbers(&check, options));
     ATTN_TRY(check_sequences(&check, shape, options));
     const bool packed = options->query_starts;
+    const bool empty = shape->B == 0 || shape->H == 0 || shape->Lq == 0;
     *problem = (struct attn_problem){
         .shape = shape,
         .tensors = tensors,
         .options = options,
         .packed = packed,
-        .empty = shape->B == 0 || shape->H == 0 || shape->Lq == 0,
-        .sequences = packed ? options->sequences : shape->B,
+        .empty = empty,
+        .sequences = empty    ? 0
+                     : packed ? options->sequences
+                              : shape->B,
     };
     return problem->empty ? ATTN_OK : check_tensors(&check, problem, needs);
 }
@@ -331,7 +334,9 @@ struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
 /* How far element [b][h][l][0] lies from element 0. */
 static int64_t offset_of(const int64_t stride[4], int64_t b, int64_t h, int64_t l)
 {
-    return b * stride[0] + h * stride[1] + l * stride[2];
+    return (int64_t)((uint64_t)b * (uint64_t)stride[0] +
+                     (uint64_t)h * (uint64_t)stride[1] +
+                     (uint64_t)l * (uint64_t)stride[2]);
 }
 
 struct attn_head attn_problem_head(const struct attn_problem *problem,

@@ -13,7 +13,7 @@ struct attn_problem {
     const attn_options *options;
     bool packed;
     bool empty;                       /* no queries at all: nothing to do */
-    int64_t sequences;                /* B, or the number of packed sequences */
+    int64_t sequences;                /* B, or the packed ones; 0 if empty */
     const struct attn_cached *cached; /* NULL, or where the keys are: cache.h */
 };
 
@@ -76,15 +76,16 @@ struct attn_head {
 struct attn_head attn_problem_head(const struct attn_problem *problem,
                                    const struct attn_sequence *sequence, int64_t h);
 
-/* Where element n lies, counted from data. */
+/* Where element n lies, counted from data.  n may be one stride beyond the last element,
+ * where nothing is read: it wraps then, and so do these. */
 static inline const void *attn_element(const void *data, attn_type type, int64_t n)
 {
-    return (const char *)data + n * (int64_t)attn_type_bytes(type);
+    return (const void *)((uintptr_t)data + (uintptr_t)n * attn_type_bytes(type));
 }
 
 static inline void *attn_place(void *data, attn_type type, int64_t n)
 {
-    return (char *)data + n * (int64_t)attn_type_bytes(type);
+    return (void *)((uintptr_t)data + (uintptr_t)n * attn_type_bytes(type));
 }
 
 /* x[b][h][row][·] = 0 for first_row ≤ row < end_row, where there is an x. */

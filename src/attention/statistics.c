@@ -189,7 +189,8 @@ static void store_zeros(const attn_statistics *to, int64_t row)
         to->largest_key[row] = -1;
     for (int64_t c = 0; to->class_mass && c < to->classes; c++)
         to->class_mass[row * to->classes + c] = 0.0f;
-    for (int64_t n = 0; n < to->top; n++) {
+    const bool top = to->top_weight || to->top_key;
+    for (int64_t n = 0; top && n < to->top; n++) {
         store(to->top_weight, row * to->top + n, 0.0f);
         if (to->top_key)
             to->top_key[row * to->top + n] = -1;

@@ -889,6 +889,38 @@ static void what_a_cache_cannot_do_is_refused_by_name(void **state)
     attn_context_destroy(c);
 }
 
+static void what_is_missing_is_named_and_too_many_pages_are_refused(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    const attn_cache_options huge = {1, 1, 1, (int64_t)1 << 40, 1 << 20, ATTN_CACHE_F32};
+    attn_cache *cache = NULL;
+    assert_refused(
+        context, attn_cache_create(&cache, context, &huge), ATTN_ENOMEM,
+        "attn_cache_create: no memory for 1099511627776 pages of 1048576 keys");
+    assert_null(cache);
+    int64_t sequence = 0;
+    const char *const missing = "cache is NULL, expected it to be given";
+    const attn_input none = {.data = NULL};
+    const attn_status without_cache[] = {
+        attn_cache_open(context, NULL, &sequence),
+        attn_cache_append(context, NULL, 0, 1, &none, &none),
+        attn_cache_truncate(context, NULL, 0, 0),
+        attn_cache_fork(context, NULL, 0, &sequence),
+        attn_cache_close(context, NULL, 0),
+    };
+    for (size_t i = 0; i < sizeof without_cache / sizeof *without_cache; i++)
+        assert_int_equal(without_cache[i], ATTN_EINVAL);
+    assert_non_null(strstr(attn_context_message(context), missing));
+    cache = create(context, &(attn_cache_options){.Hk = 1, .D = 1, .Dv = 1, .pages = 1});
+    assert_int_equal(attn_cache_open(context, cache, NULL), ATTN_EINVAL);
+    sequence = open_sequence(context, cache);
+    assert_int_equal(attn_cache_fork(context, cache, sequence, NULL), ATTN_EINVAL);
+    attn_cache_destroy(cache);
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -905,6 +937,7 @@ int main(void)
         cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
         cmocka_unit_test(a_token_takes_the_bytes_it_says),
         cmocka_unit_test(what_a_cache_cannot_do_is_refused_by_name),
+        cmocka_unit_test(what_is_missing_is_named_and_too_many_pages_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

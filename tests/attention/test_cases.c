@@ -678,6 +678,49 @@ static void a_level_that_is_not_there_is_an_error(void **state)
     attn_context_destroy(context);
 }
 
+/* These would take days if anybody counted to the sizes, or wrap. */
+static void what_is_not_there_takes_no_time_however_large(void **state)
+{
+    (void)state;
+    attn_context *context = NULL;
+    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
+    float in[4] = {0}, out[4] = {7.0f, 7.0f, 7.0f, 7.0f}, entropy[1];
+    attn_shape shape = {.B = (int64_t)1 << 44, .H = 1, .Hk = 1, .Lk = 4, .D = 4, .Dv = 4};
+    attn_tensors t = {.query = {.data = in},
+                      .key = {.data = in},
+                      .value = {.data = in},
+                      .output = {.data = out, .stride = {4, 4, 4, 1}},
+                      .lse = in};
+    attn_options options;
+    attn_plan plan;
+    attn_options_init(&options, &shape);
+    assert_int_equal(attn_plan_forward(context, &shape, &t, &options, &plan), ATTN_OK);
+    assert_true(plan.visible_pairs == 0.0);
+    assert_int_equal(attn_forward(context, &shape, &t, &options), ATTN_OK);
+    const attn_gradients gradients = {.output = {.data = in}};
+    assert_int_equal(attn_plan_backward(context, &shape, &t, &options, &gradients, &plan),
+                     ATTN_OK);
+
+    /* Partial results of 4 MiB a head, of 2^47 heads. */
+    t.key.stride[3] = t.value.stride[3] = 1;
+    shape = (attn_shape){1, (int64_t)1 << 47, (int64_t)1 << 43, 1, 1, 1 << 20, 1 << 20};
+    assert_int_equal(attn_plan_forward(context, &shape, &t, &options, &plan),
+                     ATTN_ENOMEM);
+
+    /* An empty row, a number of top keys that nobody wants, strides that nobody takes. */
+    shape = (attn_shape){1, 1, 1, 1, 1, 1, 1};
+    t.statistics = (attn_statistics){.entropy = entropy, .top = INT64_MAX};
+    t.lse = NULL;
+    for (int axis = 0; axis < 4; axis++)
+        t.key.stride[axis] = t.value.stride[axis] = axis == 3 ? 1 : INT64_MAX;
+    options.window_right = 0;
+    options.alignment = ATTN_ALIGN_OFFSET;
+    options.query_offset = -2;
+    assert_int_equal(attn_forward(context, &shape, &t, &options), ATTN_OK);
+    assert_true(out[0] == 0.0f && entropy[0] == 0.0f);
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -701,6 +744,7 @@ int main(void)
         cmocka_unit_test(dropout_keeps_the_mean_and_leaves_weights_alone),
         cmocka_unit_test(every_bad_argument_is_named_and_outputs_stay),
         cmocka_unit_test(a_level_that_is_not_there_is_an_error),
+        cmocka_unit_test(what_is_not_there_takes_no_time_however_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
