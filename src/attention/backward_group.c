@@ -54,7 +54,8 @@ static size_t lay_out(struct attn_backward_group *group,
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
     float *const added_scratch = take(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
-    const size_t wide = attn_wide_floats(&backward->problem, backward->kernels, false, true);
+    const size_t wide =
+        attn_wide_floats(&backward->problem, backward->kernels, false, true);
     float *const wide_scratch = take(&scratch, &floats, wide);
     if (wide_scratch)
         attn_wide_init(&group->walk, wide_scratch, true);

@@ -400,7 +400,8 @@ attn_tensors problem_tensors(const struct problem *p, const struct results *r)
 
 void on_every_level(void (*check)(attn_context *))
 {
-    static const char *const levels[] = {"generic", "avx2", "avx512", "avx512bf16", "neon"};
+    static const char *const levels[] = {"generic", "avx2", "avx512", "avx512bf16",
+                                         "neon"};
     size_t ran = 0;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         attn_context *context = NULL;
