@@ -185,9 +185,10 @@ static void check_gradients(attn_context *context)
                                               &linear, &gradients),
                          ATTN_OK);
         assert_near(&s.dvalue, &s.dvalue_expected, 1e-5);
-        /* The rounded output and denominator go into these. */
-        assert_near(&s.dquery, &s.dquery_expected, 4e-5);
-        assert_near(&s.dkey, &s.dkey_expected, 4e-5);
+        /* The rounded output and denominator go into these, and a small denominator makes
+         * much of that. */
+        assert_near(&s.dquery, &s.dquery_expected, 3e-4);
+        assert_near(&s.dkey, &s.dkey_expected, 3e-4);
         setup_destroy(&s);
     }
 }
