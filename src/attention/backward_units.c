@@ -5,8 +5,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* ---- Layout ---------------------------------------------------------------------------
- */
+/* ---- Layout ------------------------------------------------------------------------ */
 
 /* Turns that a head of the sequence takes: one even if it has no queries, so that its
  * unit is not forgotten. */
@@ -109,8 +108,7 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
     return ATTN_OK;
 }
 
-/* ---- Units ----------------------------------------------------------------------------
- */
+/* ---- Units ------------------------------------------------------------------------- */
 
 struct work {
     const struct attn_backward *backward;
@@ -268,13 +266,24 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     clear_padding(group, hk);
 }
 
+/* Short sequences are taken by runs, so that a worker reads memory along. */
+static int64_t chains_of_run(const struct work *work, int64_t chains)
+{
+    const int64_t share = chains / (8 * (int64_t)work->layout->workers);
+    return work->backward->longest_keys > ATTN_BLOCK_KEYS ? 1 : attn_clamp(share, 1, 16);
+}
+
 static void take_units(void *argument, size_t worker)
 {
     struct work *const work = argument;
     struct attn_backward_group *const group = begin_worker(work, worker);
     const int64_t chains = attn_chain_count(work->backward);
-    for (;;) {
-        const int64_t index = atomic_fetch_add(&work->next, 1);
+    const int64_t run = chains_of_run(work, chains);
+    for (int64_t index = 0, end = 0;; index++) {
+        if (index == end) {
+            index = atomic_fetch_add(&work->next, run);
+            end = attn_least(index + run, chains);
+        }
         if (index >= chains)
             return;
         const struct attn_chain chain = attn_chain_of(work->backward, index);
@@ -283,8 +292,7 @@ static void take_units(void *argument, size_t worker)
     }
 }
 
-/* ---- Turns ----------------------------------------------------------------------------
- */
+/* ---- Turns ------------------------------------------------------------------------- */
 
 /* Which turn a worker looks at.  Turns are counted over all units and heads, in the order
  * in which one worker alone would take them; a last one for each unit stores its sums. */
@@ -442,8 +450,7 @@ static void take_turns(void *argument, size_t worker)
     }
 }
 
-/* ---- All of it ------------------------------------------------------------------------
- */
+/* ---- All of it --------------------------------------------------------------------- */
 
 /* to[n] = scale · Σ over sequences of sums[sequence][n] */
 static void store_of_heads(float *to, const double *sums, int64_t sequences,
