@@ -96,7 +96,7 @@ INLINE vf activate_vector(vf x, attn_activation activation)
     case ATTN_SILU:
         return x * logistic(x);
     case ATTN_TANH:
-        return tanh_any(x);
+        return vf_tanh(x);
     }
     return x;
 }
@@ -117,7 +117,7 @@ INLINE vf activation_slope(vf x, attn_activation activation)
         return s * vf_fma(x, one - s, one);
     }
     case ATTN_TANH: {
-        const vf y = tanh_any(x);
+        const vf y = vf_tanh(x);
         return one - y * y;
     }
     }

@@ -27,7 +27,7 @@ INLINE void step_plain(const struct attn_cell_step *s, size_t row, size_t i, siz
 {
     float *const a = s->gates + row * s->width + i;
     const vf x = load_some(a, count);
-    const vf h = s->cell == ATTN_CELL_TANH ? tanh_any(x) : vf_max(vf_set1(0.0f), x);
+    const vf h = s->cell == ATTN_CELL_TANH ? vf_tanh(x) : vf_max(vf_set1(0.0f), x);
     store_some(s->state + row * s->width + i, h, count);
 }
 
@@ -39,7 +39,7 @@ INLINE void step_gru(const struct attn_cell_step *s, size_t row, size_t i, size_
     const vf r = logistic(load_some(a, count) + load_some(u, count));
     const vf z = logistic(load_some(a + w, count) + load_some(u + w, count));
     const vf candidate = load_some(u + 2 * w, count);
-    const vf n = tanh_any(vf_fma(r, candidate, load_some(a + 2 * w, count)));
+    const vf n = vf_tanh(vf_fma(r, candidate, load_some(a + 2 * w, count)));
     const vf before = load_some(s->before + row * w + i, count);
     store_some(gate(a, 0, w), r, count);
     store_some(gate(a, 1, w), z, count);
@@ -54,7 +54,7 @@ INLINE void step_lstm(const struct attn_cell_step *s, size_t row, size_t i, size
     float *const a = s->gates + row * 4 * w + i;
     const vf in = logistic(load_some(gate(a, 0, w), count));
     const vf forget = logistic(load_some(gate(a, 1, w), count));
-    const vf g = tanh_any(load_some(gate(a, 2, w), count));
+    const vf g = vf_tanh(load_some(gate(a, 2, w), count));
     const vf out = logistic(load_some(gate(a, 3, w), count));
     const vf before = load_some(s->memory_before + row * w + i, count);
     const vf memory = vf_fma(forget, before, in * g);
@@ -63,7 +63,7 @@ INLINE void step_lstm(const struct attn_cell_step *s, size_t row, size_t i, size
     store_some(gate(a, 2, w), g, count);
     store_some(gate(a, 3, w), out, count);
     store_some(s->memory + row * w + i, memory, count);
-    store_some(s->state + row * w + i, out * tanh_any(memory), count);
+    store_some(s->state + row * w + i, out * vf_tanh(memory), count);
 }
 
 INLINE void back_plain(const struct attn_cell_step *s, size_t row, size_t i, size_t count)
@@ -111,7 +111,7 @@ INLINE void back_lstm(const struct attn_cell_step *s, size_t row, size_t i, size
     const vf g = load_some(gate(a, 2, w), count);
     const vf out = load_some(gate(a, 3, w), count);
     const vf before = load_some(s->memory_before + row * w + i, count);
-    const vf t = tanh_any(load_some(s->memory + row * w + i, count));
+    const vf t = vf_tanh(load_some(s->memory + row * w + i, count));
     const vf dh = load_some(s->state_gradient + row * w + i, count);
     const vf dc =
         load_some(s->memory_gradient + row * w + i, count) + dh * out * (one - t * t);

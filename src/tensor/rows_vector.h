@@ -3,8 +3,8 @@
 #ifndef ATTN_TENSOR_ROWS_VECTOR_H
 #define ATTN_TENSOR_ROWS_VECTOR_H
 
-#include "kernel/exp.h"
 #include "kernel/simd.h"
+#include "kernel/tanh.h"
 #include "tensor/rows.h"
 #include <math.h>
 
@@ -79,24 +79,6 @@ INLINE vf exp_any(vf x)
 INLINE vf logistic(vf x)
 {
     return vf_set1(1.0f) / (vf_set1(1.0f) + exp_any(-x));
-}
-
-/* Below .625 the polynomial of Moshier's Cephes (tanhf), above it 1 − 2/(e^2|x| + 1),
- * with the sign of x. */
-INLINE vf tanh_any(vf x)
-{
-    const vf size = vf_abs(x);
-    const vf square = x * x;
-    vf p = vf_set1(-5.70498872745e-3f);
-    p = vf_fma(p, square, vf_set1(2.06390887954e-2f));
-    p = vf_fma(p, square, vf_set1(-5.37397155531e-2f));
-    p = vf_fma(p, square, vf_set1(1.33314422036e-1f));
-    p = vf_fma(p, square, vf_set1(-3.33332819422e-1f));
-    const vf small = vf_fma(p * square, x, x);
-    const vf large =
-        vf_set1(1.0f) - vf_set1(2.0f) / (exp_any(size + size) + vf_set1(1.0f));
-    const vi sign = vf_bits(x) & vi_set1(INT32_MIN);
-    return vf_select(size < vf_set1(0.625f), small, vf_from_bits(vf_bits(large) | sign));
 }
 
 /* Φ(x), the normal distribution, and its density.  Formula 7.1.26 of Abramowitz and
