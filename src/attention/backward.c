@@ -15,18 +15,13 @@
 /* ---- Plan -----------------------------------------------------------------------------
  */
 
-static size_t whole(int64_t size, size_t lanes)
-{
-    return ((size_t)size + lanes - 1) / lanes * lanes;
-}
-
 /* A bias gradient of 16 bits is summed in fp32, in rows of whole vectors, once along the
  * axes that are summed over. */
 static void lay_out_bias(struct attn_backward *backward, const attn_shape *shape)
 {
     const attn_output *const to = &backward->gradients->bias;
     const int64_t extent[] = {shape->B, shape->H, shape->Lq,
-                              (int64_t)whole(shape->Lk, backward->kernels->lanes)};
+                              (int64_t)attn_whole(shape->Lk, backward->kernels->lanes)};
     backward->bias = *to;
     if (!to->data || to->type == ATTN_F32)
         return;
@@ -59,8 +54,8 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     const size_t width = context->kernels->panel_vectors * lanes;
     backward->panels = width < ATTN_BACKWARD_LANES ? ATTN_BACKWARD_LANES / width : 1;
     backward->lanes = backward->panels * width;
-    backward->D_whole = whole(shape->D, lanes);
-    backward->Dv_whole = whole(shape->Dv, lanes);
+    backward->D_whole = attn_whole(shape->D, lanes);
+    backward->Dv_whole = attn_whole(shape->Dv, lanes);
     lay_out_bias(backward, shape);
     for (int64_t s = 0; s < backward->problem.sequences; s++) {
         const int64_t Lk = attn_problem_sequence(&backward->problem, s).Lk;

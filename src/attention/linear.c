@@ -37,11 +37,6 @@ static attn_status check_options(attn_context *context, const char *function,
     return ATTN_OK;
 }
 
-static size_t whole(size_t size, size_t lanes)
-{
-    return (size + lanes - 1) / lanes * lanes;
-}
-
 attn_status attn_linear_init(struct attn_linear *linear, attn_context *context,
                              const char *function, const attn_shape *shape,
                              const attn_tensors *tensors, const attn_options *options,
@@ -61,9 +56,9 @@ attn_status attn_linear_init(struct attn_linear *linear, attn_context *context,
         return attn_context_fail(context, ATTN_EINVAL,
                                  "%s: linear.form is %d, expected 0 to %d", function,
                                  (int)linear->options.form, ATTN_LINEAR_QUADRATIC);
-    linear->D_whole = whole((size_t)shape->D, context->kernels->lanes);
+    linear->D_whole = attn_whole((size_t)shape->D, context->kernels->lanes);
     linear->E = (size_t)shape->Dv + 1;
-    linear->E_whole = whole(linear->E, context->kernels->lanes);
+    linear->E_whole = attn_whole(linear->E, context->kernels->lanes);
     return ATTN_OK;
 }
 

@@ -24,11 +24,6 @@ struct worker {
     float *keys, *values;               /* [longest Lk]: sums of the heads' gradients */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Lays the worker out over memory, or only counts floats where that is NULL. */
 static size_t lay_out(struct worker *w, const struct attn_linear *l, float *memory)
 {
@@ -164,7 +159,7 @@ static void absorb_keys(const struct worker *w, int64_t first, int64_t end)
 {
     const struct attn_linear *const l = w->head.linear;
     for (; first < end; first += ATTN_LINEAR_CHUNK) {
-        const int64_t keys = least(ATTN_LINEAR_CHUNK, end - first);
+        const int64_t keys = attn_least(ATTN_LINEAR_CHUNK, end - first);
         attn_linear_load_keys(&w->head, w->key, first, keys);
         attn_linear_load_values(&w->head, w->value, first, keys);
         multiply(w, w->turned, l->D_whole, w->value, l->E_whole, w->key, l->E,
@@ -221,7 +216,7 @@ static void sum_pairs(const struct worker *w, int64_t first, int64_t queries, in
 {
     memset(sum, 0, ATTN_LINEAR_CHUNK * sizeof *sum);
     for (; key < end; key += ATTN_LINEAR_CHUNK) {
-        const int64_t keys = least(ATTN_LINEAR_CHUNK, end - key);
+        const int64_t keys = attn_least(ATTN_LINEAR_CHUNK, end - key);
         const struct attn_linear_pairs pairs = pairs_of(w, first, queries, key, keys);
         attn_linear_load_keys(&w->head, w->key, key, keys);
         attn_linear_pair(&w->head, &pairs);
@@ -244,7 +239,7 @@ static void take_queries(const struct worker *w, int64_t first, int64_t queries,
     multiply(w, w->of_feature, l->D_whole, w->sums + (size_t)first * l->E_whole,
              l->E_whole, w->turned, (size_t)queries, l->E, false);
     for (int64_t key = absorbed; key < end; key += ATTN_LINEAR_CHUNK) {
-        const int64_t keys = least(ATTN_LINEAR_CHUNK, end - key);
+        const int64_t keys = attn_least(ATTN_LINEAR_CHUNK, end - key);
         const struct attn_linear_pairs pairs = pairs_of(w, first, queries, key, keys);
         attn_linear_load_keys(&w->head, w->key, key, keys);
         attn_linear_load_values(&w->head, w->value, key, keys);
@@ -270,7 +265,7 @@ static void walk_forward(const struct worker *w)
         const int64_t seen_by_all = attn_linear_visible_end(&w->head, query);
         absorb_keys(w, absorbed, seen_by_all);
         absorbed = seen_by_all;
-        take_queries(w, query, least(ATTN_LINEAR_CHUNK, Lq - query), absorbed);
+        take_queries(w, query, attn_least(ATTN_LINEAR_CHUNK, Lq - query), absorbed);
     }
 }
 
@@ -283,7 +278,7 @@ static void absorb_queries(const struct worker *w, int64_t first, int64_t end)
     const struct attn_linear *const l = w->head.linear;
     const size_t D = (size_t)l->problem.shape->D;
     for (; first < end; first += ATTN_LINEAR_CHUNK) {
-        const int64_t queries = least(ATTN_LINEAR_CHUNK, end - first);
+        const int64_t queries = attn_least(ATTN_LINEAR_CHUNK, end - first);
         const float *const sums = w->sums + (size_t)first * l->E_whole;
         attn_linear_load_queries(&w->head, w->query, first, queries);
         multiply(w, w->state, l->E_whole, w->query, l->D_whole, sums, D, (size_t)queries,
@@ -312,7 +307,7 @@ static void take_keys(const struct worker *w, int64_t first, int64_t keys, int64
     multiply(w, w->of_feature, l->D_whole, w->value, l->E_whole, w->turned, rows, l->E,
              false);
     for (int64_t query = any; query < seen_by_all; query += ATTN_LINEAR_CHUNK) {
-        const int64_t queries = least(ATTN_LINEAR_CHUNK, seen_by_all - query);
+        const int64_t queries = attn_least(ATTN_LINEAR_CHUNK, seen_by_all - query);
         const struct attn_linear_pairs pairs = pairs_of(w, query, queries, first, keys);
         attn_linear_load_queries(&w->head, w->query, query, queries);
         find_pairs(w, &pairs);
@@ -361,7 +356,7 @@ static void store_keys(const struct worker *w, int64_t hk)
     const attn_shape *const shape = problem->shape;
     const struct attn_sequence *const s = &w->head.sequence;
     for (int64_t first = 0; first < s->Lk; first += ATTN_LINEAR_CHUNK) {
-        const int64_t rows = least(ATTN_LINEAR_CHUNK, s->Lk - first);
+        const int64_t rows = attn_least(ATTN_LINEAR_CHUNK, s->Lk - first);
         float *const keys = w->keys + (size_t)first * l->D_whole;
         attn_linear_load(l, w->slope, &problem->tensors->key, w->head.head.key, shape->D,
                          first, rows);

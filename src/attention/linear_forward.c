@@ -36,17 +36,13 @@ static struct worker begin(const struct attn_linear *l, size_t worker)
     return w;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static void absorb(struct worker *w, int64_t end)
 {
     const struct attn_linear *const l = w->head.linear;
     const bool by_key = l->options.form == ATTN_LINEAR_RECURRENT;
     while (w->absorbed < end) {
-        const int64_t keys = least(by_key ? 1 : ATTN_LINEAR_CHUNK, end - w->absorbed);
+        const int64_t keys =
+            attn_least(by_key ? 1 : ATTN_LINEAR_CHUNK, end - w->absorbed);
         attn_linear_load_keys(&w->head, w->key, w->absorbed, keys);
         attn_linear_load_values(&w->head, w->value, w->absorbed, keys);
         const struct attn_linear_product outer = {
@@ -143,7 +139,7 @@ static void attend(struct worker *w, int64_t first, int64_t queries)
     };
     attn_linear_multiply(l, &of_state);
     for (int64_t key = w->absorbed; key < end; key += ATTN_LINEAR_CHUNK)
-        add_pairs(w, first, queries, key, least(ATTN_LINEAR_CHUNK, end - key));
+        add_pairs(w, first, queries, key, attn_least(ATTN_LINEAR_CHUNK, end - key));
     store(w, first, queries);
 }
 
@@ -169,7 +165,7 @@ static void attend_head(struct worker *w)
         memcpy(w->state + d * l->E_whole, callers_state(w) + d * l->E,
                l->E * sizeof *w->state);
     for (int64_t query = 0; query < sequence->Lq; query += chunk)
-        attend(w, query, least(chunk, sequence->Lq - query));
+        attend(w, query, attn_least(chunk, sequence->Lq - query));
     if (!l->options.state)
         return;
     absorb(w, sequence->Lk);

@@ -32,11 +32,6 @@ struct attn_walk {
                             * keys that blocks showed are added */
 };
 
-static inline int64_t attn_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Most queries that a panel takes. */
 int64_t attn_panel_queries(const struct attn_kernels *kernels);
 

@@ -92,6 +92,17 @@ static inline void *attn_place(void *data, attn_type type, int64_t n)
 void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
                      int64_t end_row, int64_t size);
 
+static inline int64_t attn_least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* size filled up to whole vectors. */
+static inline size_t attn_whole(size_t size, size_t lanes)
+{
+    return (size + lanes - 1) / lanes * lanes;
+}
+
 static inline int64_t attn_clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
