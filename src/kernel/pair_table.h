@@ -2,13 +2,16 @@
  * stand in where queries, keys, values and output are all bfloat16: an output of more
  * digits would show that weights are rounded.  Blocks then hold
  *
- *     key            [keys][key_stride]    pairs of a key's elements
- *     value          [pairs][value_stride] element by element, pairs of keys: pair 0 is
- * of first_key and its neighbour, the even one first special        NULL, or rows of the
- * values that are not finite, and 0 elsewhere weight_pairs   scratch, [ATTN_BLOCK_KEYS /
- * 2 + 1][width] scale          of the scores, which the queries take on only if that is
- * exact
- */
+ *     key           [keys][key_stride]: pairs of a key's elements
+ *
+ *     value         [pairs][value_stride]: element by element, pairs of keys; pair 0 is
+ *                   of first_key and its neighbour, the even one first
+ *
+ *     special       NULL, or rows of the values that are not finite, and 0 elsewhere
+ *
+ *     weight_pairs  scratch, [ATTN_BLOCK_KEYS / 2 + 1][width]
+ *
+ *     scale         of the scores; queries take it on only if that is exact */
 #ifndef ATTN_KERNEL_PAIR_TABLE_H
 #define ATTN_KERNEL_PAIR_TABLE_H
 

@@ -1,8 +1,9 @@
 /* Scores and outputs by dot products of pairs of bfloat16, for processors that have such
  * an instruction, which does twice the work of a multiply-add:
  *
- *     scores[key][lane] = scale · Σ_p  key[key][p]  · query[p][lane]     p: d = 2p, 2p +
- * 1 output[d][lane]  +=         Σ_p  value[p][d]  · weight[p][lane]    p: keys 2p, 2p + 1
+ *     scores[key][lane] = scale · Σ_p key[key][p] · query[p][lane]     p: d = 2p, 2p + 1
+ *
+ *     output[d][lane] += Σ_p value[p][d] · weight[p][lane]       p: keys 2p, 2p + 1
  *
  * Keys and queries are taken as they are, so scores are as exact as those of widened
  * keys.  Weights are rounded to bfloat16, each by 2⁻⁹ of itself at most; the output is
