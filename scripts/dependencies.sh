@@ -4,7 +4,7 @@
 # docs/dependencies.md says what each is for.
 set -eu
 wanted="gcc libc6-dev pkg-config meson ninja-build libopenblas-dev libjansson-dev
-libutf8proc-dev libpcre2-dev liblzma-dev libpthreadpool-dev librsvg2-dev libcmocka-dev
+libutf8proc-dev libpcre2-dev liblzma-dev zlib1g-dev libpng-dev libpthreadpool-dev librsvg2-dev libcmocka-dev
 fonts-dejavu-core $*"
 
 if ! command -v dpkg-query >/dev/null 2>&1 || ! command -v apt-get >/dev/null 2>&1; then
