@@ -65,6 +65,9 @@ typedef struct attn_heads {
     int64_t index;
     bool causal; /* aligned at the bottom right */
     float dropout;
+    attn_tensor *additive; /* [heads][D]: scores are additive, v·tanh(q + k) (Bahdanau et
+                            * al. 2014); NULL: they are products */
+    bool unscaled;         /* products as they are, and not divided by √D */
 } attn_heads;
 
 attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,

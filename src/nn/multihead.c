@@ -85,8 +85,11 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
                               (long long)packing.sequences);
 
     const attn_shape head = {.D = query->extent[1] / heads->heads};
-    attn_packed_attention attention = {.H = heads->heads, .Hk = heads->key_heads};
+    attn_packed_attention attention = {
+        .H = heads->heads, .Hk = heads->key_heads, .additive = heads->additive};
     attn_options_init(&attention.options, &head);
+    if (heads->additive || heads->unscaled)
+        attention.options.scale = 1.0f;
     attention.options.causal = heads->causal;
     attention.options.dropout = (double)heads->dropout;
     attention.options.sequences = packing.sequences;
@@ -103,6 +106,10 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
     if (y && pass->observer) {
         if (!attn_tape_training(tape))
             attention.options.dropout = 0.0;
+        if (heads->additive) {
+            attention.options.score = ATTN_SCORE_ADDITIVE;
+            attention.options.additive = heads->additive->data;
+        }
         observe(heads, pass, &shape, &tensors, &attention.options);
     }
     return y;

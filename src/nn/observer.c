@@ -7,6 +7,7 @@ const char *attn_part_name(attn_part part)
         [ATTN_PART_ENCODER] = "encoder",
         [ATTN_PART_DECODER] = "decoder",
         [ATTN_PART_CROSS] = "cross",
+        [ATTN_PART_POOL] = "pooling",
     };
     return names[part];
 }

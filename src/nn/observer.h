@@ -8,10 +8,11 @@
 typedef enum attn_part {
     ATTN_PART_ENCODER, /* self-attention of an encoder */
     ATTN_PART_DECODER, /* causal self-attention */
-    ATTN_PART_CROSS    /* decoder to encoder */
+    ATTN_PART_CROSS,   /* decoder to encoder */
+    ATTN_PART_POOL     /* one query a text: how a classifier makes its tokens one */
 } attn_part;
 
-/** "encoder", "decoder", "cross" */
+/** "encoder", "decoder", "cross", "pooling" */
 const char *attn_part_name(attn_part part);
 
 /** One attention, all its heads.  attn_weights(context, shape, tensors, options, …) gives
