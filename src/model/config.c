@@ -26,35 +26,6 @@ enum { LAYOUT_COUNT = sizeof LAYOUTS / sizeof LAYOUTS[0] };
 
 /* ---- Reading --------------------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    attn_activation activation;
-} ACTIVATIONS[] = {
-    /* The first of each is what is written. */
-    {"relu", ATTN_RELU}, {"gelu", ATTN_GELU},  {"silu", ATTN_SILU},
-    {"tanh", ATTN_TANH}, {"swish", ATTN_SILU},
-};
-enum { ACTIVATION_COUNT = sizeof ACTIVATIONS / sizeof ACTIVATIONS[0] };
-
-static attn_status read_activation(const attn_config_file *reader, const char *fallback,
-                                   attn_activation *out)
-{
-    const json_t *const value = json_object_get(reader->root, "activation_function");
-    if (value && !json_is_string(value))
-        return attn_config_file_refuse(reader, "activation_function", value, "a text");
-    const char *const name = value ? json_string_value(value) : fallback;
-    for (size_t i = 0; i < ACTIVATION_COUNT; i++)
-        if (strcmp(name, ACTIVATIONS[i].name) == 0) {
-            *out = ACTIVATIONS[i].activation;
-            return ATTN_OK;
-        }
-    return attn_error_set(
-        reader->error, ATTN_EUNSUPPORTED,
-        "%s: activation_function is \"%.40s\", expected relu, gelu, silu, "
-        "swish or tanh",
-        reader->path, name);
-}
-
 static attn_status read_layout(const attn_config_file *reader, const struct layout **out)
 {
     const json_t *const type = json_object_get(reader->root, "model_type");
@@ -150,7 +121,8 @@ static attn_status read_config(const attn_config_file *reader,
     ATTN_TRY(read_common(reader, "encoder_attention_heads", "decoder_attention_heads",
                          &config->heads));
     ATTN_TRY(read_common(reader, "encoder_ffn_dim", "decoder_ffn_dim", &config->inner));
-    ATTN_TRY(read_activation(reader, layout->activation, &config->activation));
+    ATTN_TRY(attn_config_file_activation(reader, "activation_function",
+                                         layout->activation, &config->activation));
     ATTN_TRY(attn_config_file_probability(reader, "dropout", 0.1, &config->dropout));
     ATTN_TRY(attn_config_file_probability(reader, "attention_dropout",
                                           layout->attention_dropout,
@@ -176,14 +148,6 @@ attn_status attn_translator_config_read(attn_translator_config *config, const ch
 
 /* ---- Writing --------------------------------------------------------------------- */
 
-static const char *activation_name(attn_activation activation)
-{
-    size_t i = 0;
-    while (ACTIVATIONS[i].activation != activation)
-        i++;
-    return ACTIVATIONS[i].name;
-}
-
 static json_t *common_config(const attn_translator_config *config,
                              const struct layout *layout, int dtype)
 {
@@ -201,7 +165,7 @@ static json_t *common_config(const attn_translator_config *config,
         "encoder_ffn_dim", (json_int_t)config->inner, "decoder_ffn_dim",
         (json_int_t)config->inner, "max_position_embeddings",
         (json_int_t)config->max_positions, "activation_function",
-        activation_name(config->activation), "dropout",
+        attn_activation_name(config->activation), "dropout",
         attn_json_decimal(config->dropout), "attention_dropout",
         attn_json_decimal(config->attention_dropout), "activation_dropout",
         attn_json_decimal(config->activation_dropout), "encoder_layerdrop", 0.0,

@@ -126,6 +126,51 @@ attn_status attn_config_file_expect_flag(const attn_config_file *file, const cha
                           expected ? "true" : "false");
 }
 
+static const struct {
+    const char *name;
+    attn_activation activation;
+} ACTIVATIONS[] = {
+    /* The first of each is what is written. */
+    {"relu", ATTN_RELU}, {"gelu", ATTN_GELU},  {"silu", ATTN_SILU},
+    {"tanh", ATTN_TANH}, {"swish", ATTN_SILU},
+};
+enum { ACTIVATION_COUNT = sizeof ACTIVATIONS / sizeof ACTIVATIONS[0] };
+
+attn_status attn_config_file_activation(const attn_config_file *file, const char *key,
+                                        const char *fallback, attn_activation *out)
+{
+    const json_t *const value = json_object_get(file->root, key);
+    if (value && !json_is_string(value))
+        return attn_config_file_refuse(file, key, value, "a text");
+    const char *const name = value ? json_string_value(value) : fallback;
+    for (size_t i = 0; i < ACTIVATION_COUNT; i++)
+        if (strcmp(name, ACTIVATIONS[i].name) == 0) {
+            *out = ACTIVATIONS[i].activation;
+            return ATTN_OK;
+        }
+    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
+                          "%s: %s is \"%.40s\", expected relu, gelu, silu, swish or tanh",
+                          file->path, key, name);
+}
+
+const char *attn_activation_name(attn_activation activation)
+{
+    size_t i = 0;
+    while (ACTIVATIONS[i].activation != activation)
+        i++;
+    return ACTIVATIONS[i].name;
+}
+
+attn_status attn_config_file_blame(const char *path, attn_status status,
+                                   attn_error *error)
+{
+    char message[sizeof error->message];
+    if (status != ATTN_EINVAL)
+        return status;
+    memcpy(message, error->message, sizeof message);
+    return attn_error_set(error, ATTN_EFORMAT, "%.200s: %.300s", path, message);
+}
+
 /* ---- Writing --------------------------------------------------------------------- */
 
 json_t *attn_json_decimal(float value)

@@ -4,6 +4,7 @@
 #define ATTN_MODEL_CONFIG_FILE_H
 
 #include "base/error.h"
+#include "tensor/operations.h"
 #include <jansson.h>
 
 typedef struct attn_config_file {
@@ -41,6 +42,18 @@ ATTN_CHECKED attn_status attn_config_file_expect(const attn_config_file *file,
 ATTN_CHECKED attn_status attn_config_file_expect_flag(const attn_config_file *file,
                                                       const char *key, bool fallback,
                                                       bool expected);
+
+/* relu, gelu, silu, swish or tanh; another is ATTN_EUNSUPPORTED. */
+ATTN_CHECKED attn_status attn_config_file_activation(const attn_config_file *file,
+                                                     const char *key,
+                                                     const char *fallback,
+                                                     attn_activation *out);
+const char *attn_activation_name(attn_activation activation);
+
+/* A model that refuses what config.json says (ATTN_EINVAL) refuses the file: the message
+ * gets the path, and ATTN_EFORMAT.  Any other status comes back as it is. */
+ATTN_CHECKED attn_status attn_config_file_blame(const char *path, attn_status status,
+                                                attn_error *error);
 
 /* The shortest decimal that reads back as the same float: 0.1, not 0.10000000149. */
 json_t *attn_json_decimal(float value);

@@ -1,6 +1,7 @@
 /* A translator's folder: model.safetensors held against the configuration before memory
  * is taken, and what tells its variants apart; and written. */
 #include "base/context.h"
+#include "model/config_file.h"
 #include "model/tensor_file.h"
 #include "model/transformer.h"
 #include <stdio.h>
@@ -71,13 +72,8 @@ static attn_status load_tensors(attn_translator **translator,
     if (status != ATTN_OK)
         return status;
     config->learned_positions = !config->normalise_first && has_positions(file->tensors);
-    status = attn_translator_outline(&loaded, config, file->error);
-    if (status == ATTN_EINVAL) {
-        char message[sizeof file->error->message];
-        memcpy(message, file->error->message, sizeof message);
-        return attn_error_set(file->error, ATTN_EFORMAT, "%.200s: %.300s", config_path,
-                              message);
-    }
+    status = attn_config_file_blame(
+        config_path, attn_translator_outline(&loaded, config, file->error), file->error);
     if (status != ATTN_OK)
         return status;
     memcpy(loaded->note, note, sizeof note);
