@@ -118,6 +118,10 @@ attn_tensor *attn_columns(attn_tape *tape, attn_tensor *x, int64_t first, int64_
 /** The columns of b after those of a. */
 attn_tensor *attn_join(attn_tape *tape, attn_tensor *a, attn_tensor *b);
 
+/** The rows of each part below those of the part before it: count ≥ 1 parts of one width,
+ * whose list is the caller's. */
+attn_tensor *attn_stack(attn_tape *tape, attn_tensor *const *parts, size_t count);
+
 /** Rows side by side: y[n] is rows[n·each] to rows[n·each + each − 1] of x, and zeros
  * where the row is −1.  What a convolution reads.  rows is read again by backward. */
 attn_tensor *attn_gather(attn_tape *tape, attn_tensor *x, const int32_t *rows,

@@ -70,6 +70,52 @@ static attn_tensor *build_gather(attn_tape *tape, attn_tensor *const *leaves, vo
     return attn_gather(tape, leaves[0], rows, 3, 2);
 }
 
+/* x twice, and what is below it once. */
+static attn_tensor *build_stack(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    (void)user;
+    attn_tensor *const parts[] = {leaves[0], leaves[1], leaves[0]};
+    return attn_stack(tape, parts, 3);
+}
+
+static void a_stack_has_the_rows_of_its_parts_below_each_other(void **state)
+{
+    (void)state;
+    float x[TOKENS * WIDTH], below[2 * WIDTH];
+    test_fill(x, TOKENS * WIDTH, 2);
+    test_fill(below, 2 * WIDTH, 3);
+    const test_leaf leaves[] = {{x, 2, {TOKENS, WIDTH}, false},
+                                {below, 2, {2, WIDTH}, false}};
+    EACH_TAPE(tape)
+    {
+        attn_tape_begin(tape, false, 0);
+        attn_tensor *const none = leaf(tape, x, 0, WIDTH);
+        attn_tensor *const parts[] = {leaf(tape, x, TOKENS, WIDTH), none,
+                                      leaf(tape, below, 2, WIDTH)};
+        const attn_tensor *const y = attn_stack(tape, parts, 3);
+        assert_int_equal(y->extent[0], TOKENS + 2);
+        assert_memory_equal(y->data, x, sizeof x);
+        assert_memory_equal(y->data + TOKENS * WIDTH, below, sizeof below);
+        test_gradients(tape, build_stack, NULL, leaves, 2, 0.01f, 2e-3);
+    }
+}
+
+static void a_stack_of_two_widths_or_of_nothing_is_refused(void **state)
+{
+    (void)state;
+    float x[TOKENS * WIDTH] = {0};
+    EACH_TAPE(tape)
+    {
+        attn_tape_begin(tape, false, 0);
+        attn_tensor *const parts[] = {leaf(tape, x, 3, 2), leaf(tape, x, 2, 3)};
+        assert_null(attn_stack(tape, parts, 2));
+        assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
+        attn_tape_begin(tape, false, 0);
+        assert_null(attn_stack(tape, parts, 0));
+        assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
+    }
+}
+
 static void pools_and_gathers_have_the_gradients_of_differences(void **state)
 {
     (void)state;
@@ -194,6 +240,8 @@ int main(void)
         cmocka_unit_test(pools_are_the_mean_and_the_largest_of_each_sequence),
         cmocka_unit_test(a_nan_is_the_largest),
         cmocka_unit_test(pools_and_gathers_have_the_gradients_of_differences),
+        cmocka_unit_test(a_stack_has_the_rows_of_its_parts_below_each_other),
+        cmocka_unit_test(a_stack_of_two_widths_or_of_nothing_is_refused),
         cmocka_unit_test(a_convolution_sees_its_neighbours_and_no_other_sequence),
         cmocka_unit_test(a_convolution_of_pictures_strides_over_rows_and_columns),
         cmocka_unit_test(rows_that_are_not_there_are_named),
