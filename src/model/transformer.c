@@ -145,8 +145,8 @@ attn_tensor *attn_translator_project(const attn_translator *translator,
                        !translator->config.normalise_first);
 }
 
-static attn_tensor *decode_batch(const attn_translator *translator, const attn_pass *pass,
-                                 const attn_pair_batch *batch)
+attn_tensor *attn_translator_hidden(const attn_translator *translator,
+                                    const attn_pass *pass, const attn_pair_batch *batch)
 {
     const attn_packing source = {batch->sentences, batch->source_starts};
     const attn_packing target = {batch->sentences, batch->target_starts};
@@ -160,7 +160,7 @@ attn_tensor *attn_translator_loss(const attn_translator *translator,
                                   const attn_pass *pass, const attn_pair_batch *batch,
                                   float smoothing, double divisor, double *plain)
 {
-    attn_tensor *const hidden = decode_batch(translator, pass, batch);
+    attn_tensor *const hidden = attn_translator_hidden(translator, pass, batch);
     return attn_linear_cross_entropy(
         pass->tape, hidden, attn_pass_parameter(pass, translator->output),
         output_bias_of(translator, pass), !translator->config.normalise_first,
@@ -170,6 +170,6 @@ attn_tensor *attn_translator_loss(const attn_translator *translator,
 attn_tensor *attn_translator_logits(const attn_translator *translator,
                                     const attn_pass *pass, const attn_pair_batch *batch)
 {
-    attn_tensor *const hidden = decode_batch(translator, pass, batch);
+    attn_tensor *const hidden = attn_translator_hidden(translator, pass, batch);
     return attn_translator_project(translator, pass, hidden);
 }

@@ -2,6 +2,7 @@
  * M2M100ForConditionalGeneration and MarianMTModel name them, created and destroyed.
  * What it computes lives in transformer.c, its files in translator_file.c. */
 #include "base/context.h"
+#include "model/decoding.h"
 #include "model/transformer.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,4 +267,74 @@ const char *attn_translator_note(const attn_translator *translator)
 attn_parameters *attn_translator_parameters(attn_translator *translator)
 {
     return &translator->parameters;
+}
+
+/* ---- As any model that reads and writes ------------------------------------------- */
+
+static attn_status decoder_step(void *state, const int64_t *row_starts,
+                                const int64_t *parents, const int32_t *ids,
+                                const float **logits, attn_error *error)
+{
+    return attn_decoding_step(state, row_starts, parents, ids, logits, error);
+}
+
+static void decoder_destroy(void *state)
+{
+    attn_decoding_destroy(state);
+}
+
+static attn_status start(attn_decoder *decoder, const void *model, attn_tape *tape,
+                         const int32_t *source, attn_packing packing, int64_t max_rows,
+                         attn_error *error)
+{
+    const attn_translator *const translator = model;
+    attn_decoding *decoding;
+    ATTN_TRY(attn_decoding_create(&decoding, translator, tape, source, packing, max_rows,
+                                  error));
+    *decoder = (attn_decoder){.state = decoding,
+                              .vocabulary = translator->config.vocabulary,
+                              .step = decoder_step,
+                              .destroy = decoder_destroy};
+    return ATTN_OK;
+}
+
+static attn_tensor *hidden(const void *model, const attn_pass *pass,
+                           const attn_pair_batch *batch)
+{
+    return attn_translator_hidden(model, pass, batch);
+}
+
+static attn_tensor *loss(const void *model, const attn_pass *pass,
+                         const attn_pair_batch *batch, float smoothing, double divisor,
+                         double *plain)
+{
+    return attn_translator_loss(model, pass, batch, smoothing, divisor, plain);
+}
+
+static attn_status save(const void *model, const char *folder, int dtype,
+                        attn_error *error)
+{
+    return attn_translator_save(model, folder, dtype, error);
+}
+
+static void destroy(void *model)
+{
+    attn_translator_destroy(model);
+}
+
+attn_seq2seq attn_translator_seq2seq(attn_translator *translator)
+{
+    static const attn_seq2seq_kind kind = {start, hidden, loss, save, destroy};
+    const attn_translator_config *const config = &translator->config;
+    return (attn_seq2seq){
+        .kind = &kind,
+        .model = translator,
+        .parameters = &translator->parameters,
+        .vocabulary = config->vocabulary,
+        .max_positions = config->max_positions,
+        .attention = {[ATTN_PART_ENCODER] = {config->encoder_layers, config->heads},
+                      [ATTN_PART_DECODER] = {config->decoder_layers, config->heads},
+                      [ATTN_PART_CROSS] = {config->decoder_layers, config->heads}},
+        .note = translator->note,
+    };
 }

@@ -2,15 +2,11 @@
  * normalising first M2M100ForConditionalGeneration's, normalising last (the paper's own)
  * MarianMTModel's.  config.json, model.safetensors and tokenizer.json of a folder open
  * there and give the same logits.
- *
- * Sequences are packed (see nn/layers.h).  A source is its tokens and </s>; a target that
- * is fed starts with </s> (the decoder's start), the one that is predicted ends with it.
  */
 #ifndef ATTN_MODEL_TRANSLATOR_H
 #define ATTN_MODEL_TRANSLATOR_H
 
-#include "base/error.h"
-#include "nn/layers.h"
+#include "model/seq2seq.h"
 #include "text/tokenizer.h"
 
 typedef struct attn_translator_config {
@@ -60,15 +56,8 @@ const char *attn_translator_note(const attn_translator *translator);
 /** Its parameters: training changes their values. */
 attn_parameters *attn_translator_parameters(attn_translator *translator);
 
-/** A packed batch of sentence pairs. */
-typedef struct attn_pair_batch {
-    int64_t sentences;
-    const int32_t *source;        /* [source_starts[sentences]] */
-    const int64_t *source_starts; /* [sentences + 1] */
-    const int32_t *target_in;     /* </s> first */
-    const int32_t *target_out;    /* </s> last; same starts */
-    const int64_t *target_starts;
-} attn_pair_batch;
+/** Seen as what search, scores and the look inside ask for. */
+attn_seq2seq attn_translator_seq2seq(attn_translator *translator);
 
 /** Hidden states of the sources after the encoder's last norm, [source tokens][width]. */
 attn_tensor *attn_translator_encode(const attn_translator *translator,
@@ -79,6 +68,9 @@ attn_tensor *attn_translator_decode(const attn_translator *translator,
                                     const attn_pass *pass, attn_tensor *encoded,
                                     attn_packing source_packing, const int32_t *target_in,
                                     attn_packing target_packing);
+/** The two of a batch. */
+attn_tensor *attn_translator_hidden(const attn_translator *translator,
+                                    const attn_pass *pass, const attn_pair_batch *batch);
 /** Sum over target tokens of the smoothed loss, divided by divisor; see
  * attn_linear_cross_entropy. */
 attn_tensor *attn_translator_loss(const attn_translator *translator,
