@@ -102,15 +102,26 @@ static attn_status not_found(const attn_record *record, const char *wanted,
     return status;
 }
 
+/* Where words are looked for: source and written words, or those of the only text. */
+static int kinds_with_words(const attn_record *record, int wanted, attn_part kinds[2])
+{
+    static const attn_part ORDER[] = {ATTN_PART_ENCODER, ATTN_PART_CROSS};
+    int count = 0;
+    for (int i = 0; wanted < 0 && i < 2; i++)
+        if (attn_record_find_part(record, ORDER[i]))
+            kinds[count++] = ORDER[i];
+    if (count == 0)
+        kinds[count++] = wanted < 0 ? ATTN_PART_DECODER : (attn_part)wanted;
+    return count;
+}
+
 attn_status look_find_word(const attn_record *record, const char *wanted,
                            attn_draw_options *options, int64_t *others, attn_error *error)
 {
-    attn_part kinds[] = {ATTN_PART_ENCODER, ATTN_PART_CROSS};
+    attn_part kinds[2];
     int64_t number = 0;
     const bool numbered = read_whole(wanted, &number);
-    const int count = options->part >= 0 ? 1 : 2;
-    if (options->part >= 0)
-        kinds[0] = (attn_part)options->part;
+    const int count = kinds_with_words(record, options->part, kinds);
     *others = 0;
     for (int any_case = 0; any_case < 2; any_case++)
         for (int i = 0; i < count; i++) {
@@ -168,14 +179,14 @@ attn_status look_read_head(const char *layer, const char *head,
 attn_status look_read_part(const char *name, attn_draw_options *options,
                            attn_error *error)
 {
-    for (int kind = 0; kind <= ATTN_PART_CROSS; kind++)
+    for (int kind = 0; kind <= ATTN_PART_POOL; kind++)
         if (strcmp(name, attn_part_name((attn_part)kind)) == 0) {
             options->part = kind;
             return ATTN_OK;
         }
-    return attn_error_set(error, ATTN_EINVAL,
-                          "--part is \"%.40s\"; expected encoder, decoder or cross",
-                          name);
+    return attn_error_set(
+        error, ATTN_EINVAL,
+        "--part is \"%.40s\"; expected encoder, decoder, cross or pooling", name);
 }
 
 static bool read_limit(const char *text, size_t length, attn_conventions *limits)

@@ -108,9 +108,9 @@ static void put_header(attn_buffer *out, const attn_figure *figure)
     attn_buffer_put(out, "<header>\n");
     put_paragraph(out, "source", record->source_language, record->source);
     put_paragraph(out, "target", record->target_language, record->translation);
-    if (attn_verdict_lines(figure->summary) > 0)
+    if (attn_verdict_lines(figure->record, figure->summary) > 0)
         attn_buffer_put(out, "<ul class=\"verdict\">");
-    for (int64_t i = 0; i < attn_verdict_lines(figure->summary); i++) {
+    for (int64_t i = 0; i < attn_verdict_lines(figure->record, figure->summary); i++) {
         attn_buffer said = {0};
         attn_put_verdict(&said, record, figure->summary, i, ATTN_SPELL_TERMINAL,
                          VERDICT_COLUMNS);
@@ -118,7 +118,7 @@ static void put_header(attn_buffer *out, const attn_figure *figure)
         put_said(out, &said);
         attn_buffer_put(out, "</li>\n");
     }
-    if (attn_verdict_lines(figure->summary) > 0)
+    if (attn_verdict_lines(figure->record, figure->summary) > 0)
         attn_buffer_put(out, "</ul>");
     attn_buffer_put(out, "</header>\n");
 }

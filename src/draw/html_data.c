@@ -67,9 +67,9 @@ static void put_part(attn_buffer *out, const attn_figure *figure, int64_t index,
                      const sides *side, int64_t at)
 {
     static const char *const row_says[] = {"source words", "the word just written",
-                                           "the word being written"};
+                                           "the word being written", "the label"};
     static const char *const key_says[] = {"source words", "words written so far",
-                                           "source words"};
+                                           "source words", "source words"};
     const attn_record_part *const part = &figure->record->parts[index];
     attn_buffer title = {0};
     attn_put_part_title(&title, part->part);
@@ -81,12 +81,12 @@ static void put_part(attn_buffer *out, const attn_figure *figure, int64_t index,
     attn_buffer_print(out,
                       "\"self\":%s,\"causal\":%s,\"layers\":%lld,\"heads\":%lld,"
                       "\"tile\":%lld,\"words\":%lld,\"at\":%lld,",
-                      part->part != ATTN_PART_CROSS ? "true" : "false",
+                      attn_record_is_self(part) ? "true" : "false",
                       part->causal ? "true" : "false", (long long)part->layers,
                       (long long)part->heads, (long long)side->keys.tile,
                       (long long)side->keys.words, (long long)at);
     attn_buffer_print(out, "\"verb\":\"%s\",\"rowSay\":\"%s\",\"keySay\":\"%s\",",
-                      part->part == ATTN_PART_CROSS ? "reads" : "looks at",
+                      attn_record_is_self(part) ? "looks at" : "reads",
                       row_says[part->part], key_says[part->part]);
     put_heads(out, figure, index, "roles", put_role);
     attn_buffer_put(out, ",");

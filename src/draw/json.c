@@ -109,7 +109,7 @@ static void put_verdict(writer *w)
 {
     const attn_summary *summary = w->summary;
     attn_buffer_put(&w->out, "\"verdict\":[");
-    for (int64_t line = 0; line < attn_verdict_lines(summary); line++) {
+    for (int64_t line = 0; line < attn_verdict_lines(w->record, summary); line++) {
         attn_buffer sentence = {0};
         attn_put_verdict(&sentence, w->record, summary, line, ATTN_SPELL_PLAIN, 0);
         attn_buffer_put(&w->out, line > 0 ? "," : "");

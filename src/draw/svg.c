@@ -87,7 +87,7 @@ static void put_description(attn_buffer *out, const attn_figure *figure)
                   ATTN_SPELL_TERMINAL);
     attn_put_xml(out, attn_buffer_text(&said));
     attn_buffer_put(out, "</title>\n<desc id=\"d\">");
-    for (int64_t i = 0; i < attn_verdict_lines(figure->summary); i++) {
+    for (int64_t i = 0; i < attn_verdict_lines(figure->record, figure->summary); i++) {
         attn_buffer_truncate(&said, 0);
         attn_put_verdict(&said, figure->record, figure->summary, i, ATTN_SPELL_TERMINAL,
                          240);
@@ -114,15 +114,20 @@ static attn_svg_label heading_at(int64_t x, int64_t y)
 
 static void put_left(attn_svg *svg, const attn_figure *figure)
 {
+    const attn_record_part *const part = &figure->record->parts[figure->part];
     attn_buffer name = {0};
     if (figure->alignment)
-        attn_buffer_put(&name, "Which source word each written word read");
+        attn_buffer_put(&name, attn_question(figure->record, part));
     else
         attn_put_map_name(&name, figure->record, figure->summary, figure->part,
                           figure->layer, figure->head);
     const attn_svg_label heading = heading_at(SVG_MARGIN, 24);
     attn_svg_take_label(svg, &heading, &name);
-    attn_svg_put_matrix(svg, figure, SVG_MARGIN, 36);
+    const bool exact = figure->rows.tile == 1 && figure->keys.tile == 1;
+    if (figure->record->picture.grey != NULL && part->part == ATTN_PART_CROSS && exact)
+        attn_svg_put_places(svg, figure, SVG_MARGIN, 36);
+    else
+        attn_svg_put_matrix(svg, figure, SVG_MARGIN, 36);
 }
 
 void attn_svg_write(attn_buffer *out, const attn_figure *figure, attn_svg_themes themes,

@@ -124,7 +124,12 @@ void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
     }
     if (figure->alignment)
         attn_buffer_put(buffer, ", the layer with the lowest entropy");
-    put_numbers(buffer, figure);
+    if (figure->record->picture.grey != NULL)
+        attn_buffer_put(buffer, "; the darker a place, the nearer its weight to the "
+                                "word's largest; beside a word: the weight on its top "
+                                "place and right around it. ");
+    else
+        put_numbers(buffer, figure);
     attn_buffer_put(
         buffer, "Right: entropy over word pieces, divided by the ln of the visible keys. "
                 "Pieces joined to words: summed over keys, averaged over queries. ");

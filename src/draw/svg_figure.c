@@ -36,8 +36,8 @@ static attn_status choose_part(attn_figure *figure, int kind, attn_error *error)
             return ATTN_OK;
         }
     return attn_error_set(error, ATTN_EINVAL, "the record has no %s part",
-                          kind <= ATTN_PART_CROSS ? attn_part_name((attn_part)kind)
-                                                  : "such");
+                          kind <= ATTN_PART_POOL ? attn_part_name((attn_part)kind)
+                                                 : "such");
 }
 
 static attn_status choose(attn_figure *figure, const attn_draw_options *options,

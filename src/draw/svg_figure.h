@@ -65,6 +65,9 @@ void attn_svg_reach(attn_svg *svg, int64_t right, int64_t bottom);
 
 /** The matrix with its words and its legend, its left top corner at (x, y). */
 void attn_svg_put_matrix(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
+/** The same over the places of the record's picture: for each row the picture, and over
+ * it where the row looked. */
+void attn_svg_put_places(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
 /** The grids of heads of every part, and what their letters mean. */
 void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
 

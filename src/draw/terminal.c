@@ -23,14 +23,17 @@ void attn_draw_options_init(attn_draw_options *options)
 static void draw_text(canvas *c, const char *language, canvas_style style,
                       const char *text)
 {
-    canvas_print(c, STYLE_DIM, "%-4.15s", language);
-    const int64_t indent = strlen(language) < 4 ? 4 : (int64_t)strlen(language);
+    const size_t one = strlen(c->record->source_language);
+    const size_t other = strlen(c->record->target_language);
+    const size_t longest = one > other ? one : other;
+    const int64_t indent = longest < 4 ? 4 : (int64_t)longest + 1;
+    canvas_print(c, STYLE_DIM, "%-*s", (int)indent, language);
     canvas_wrap(c, style, c->spelling, text, indent, TEXT_LINES);
 }
 
 static void draw_verdict(canvas *c)
 {
-    const int64_t lines = attn_verdict_lines(c->summary);
+    const int64_t lines = attn_verdict_lines(c->record, c->summary);
     for (int64_t line = 0; line < lines; line++) {
         attn_buffer text = {0};
         attn_put_verdict(&text, c->record, c->summary, line, c->spelling,
@@ -44,23 +47,52 @@ static void draw_verdict(canvas *c)
         attn_buffer_put(&c->out, "\n");
 }
 
+/* Without an alignment: the head that heads worth a look begin with. */
+static void draw_sharpest(canvas *c)
+{
+    if (c->summary->finding_count == 0)
+        return;
+    const attn_finding *finding = &c->summary->findings[0];
+    const attn_record_part *part = &c->record->parts[finding->part];
+    if (part->rows->length > MOST_ROWS)
+        return;
+    char about[96];
+    snprintf(about, sizeof about, "%s %lld.%lld, %s", attn_part_name(part->part),
+             (long long)finding->layer + 1, (long long)finding->head + 1,
+             attn_finding_name(finding->kind));
+    canvas_title(c, attn_question(c->record, part), about);
+    const canvas_matrix matrix = {
+        .part = part,
+        .weights = attn_record_weights(part, finding->layer, finding->head),
+        .row_count = part->rows->length};
+    canvas_draw_matrix(c, &matrix);
+    attn_buffer_put(&c->out, "\n");
+}
+
 /* Of a long text only the rows that are unclear, and a count of the others. */
 static void draw_alignment(canvas *c)
 {
     const attn_summary *summary = c->summary;
-    if (summary->alignment_part < 0)
+    if (summary->alignment_part < 0) {
+        draw_sharpest(c);
         return;
+    }
     const attn_record_part *part = &c->record->parts[summary->alignment_part];
     char about[96];
     snprintf(about, sizeof about,
-             part->heads == 1 ? "cross layer %lld, its one head"
-                              : "cross layer %lld, mean of %lld heads",
-             (long long)summary->alignment_layer + 1, (long long)part->heads);
-    canvas_title(c, "Which source word each written word read", about);
+             part->heads == 1 ? "%s layer %lld, its one head"
+                              : "%s layer %lld, mean of %lld heads",
+             attn_part_name(part->part), (long long)summary->alignment_layer + 1,
+             (long long)part->heads);
+    canvas_title(c, attn_question(c->record, part), about);
     canvas_matrix matrix = {.part = part,
                             .weights = summary->alignment,
                             .row_count = part->rows->length,
-                            .judged = true};
+                            .judged = part->part == ATTN_PART_CROSS};
+    if (c->record->picture.grey != NULL) {
+        canvas_draw_places(c, &matrix);
+        return;
+    }
     if (part->rows->length > MOST_ROWS) {
         matrix.rows = summary->unclear;
         matrix.row_count =
@@ -129,7 +161,9 @@ static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
     if (summary->unclear_count > 0 &&
         !c->record->written_words.list[summary->unclear[0]].special)
         return &c->record->written_words.list[summary->unclear[0]];
-    return c->record->source_words.length > 0 ? &c->record->source_words.list[0] : NULL;
+    const attn_record_words *const words =
+        c->record->part_count > 0 ? c->record->parts[0].rows : NULL;
+    return words != NULL && words->length > 0 ? &words->list[0] : NULL;
 }
 
 /* As a shell takes it: in quotes where need be, as a number where quotes do not help. */
@@ -227,11 +261,7 @@ static attn_status draw_matrix(canvas *c, int64_t p, attn_error *error)
             attn_put_weight(&about, head->entropy);
         }
     }
-    canvas_title(c,
-                 part->part == ATTN_PART_CROSS
-                     ? "Which source word each written word reads"
-                     : "Which word each word looks at",
-                 attn_buffer_text(&about));
+    canvas_title(c, attn_question(c->record, part), attn_buffer_text(&about));
     const canvas_matrix matrix = {
         .part = part, .weights = mean, .row_count = part->rows->length};
     canvas_draw_matrix(c, &matrix);
@@ -254,7 +284,7 @@ static attn_status check(const attn_record *record, const attn_draw_options *opt
         return ATTN_OK;
     if (*p < 0)
         return attn_error_set(error, ATTN_EINVAL, "the record has no part %s",
-                              options->part < 0 || options->part > ATTN_PART_CROSS
+                              options->part < 0 || options->part > ATTN_PART_POOL
                                   ? "of that kind"
                                   : attn_part_name((attn_part)options->part));
     const attn_record_part *part = &record->parts[*p];

@@ -67,6 +67,8 @@ typedef struct canvas_matrix {
     bool judged; /* rows under the convention `clear` are marked */
 } canvas_matrix;
 void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix);
+/* The same over the places of a picture: for each row a small map. */
+void canvas_draw_places(canvas *c, const canvas_matrix *matrix);
 void canvas_draw_heads(canvas *c);
 void canvas_draw_row_of_heads(canvas *c, int64_t part, int64_t layer, int64_t row);
 void canvas_draw_row_in_full(canvas *c, int64_t part, int64_t layer, int64_t head,

@@ -8,7 +8,7 @@ enum { LEFT = 5, CELL = 3, RIGHT = 33, LEAST_RIGHT = 13, TOPS = 3, LABEL = 12 };
 
 static const char *verb(const attn_record_part *part)
 {
-    return part->part == ATTN_PART_CROSS ? "reads" : "looks";
+    return attn_record_is_self(part) ? "looks" : "reads";
 }
 
 static void row_title(canvas *c, const attn_record_part *part, int64_t row,

@@ -44,25 +44,36 @@ attn_status attn_picture_load(attn_picture *picture, const char *path, attn_erro
     return status;
 }
 
-attn_status attn_picture_save(const attn_picture *picture, const char *path,
-                              attn_error *error)
+attn_status attn_picture_encode(const attn_picture *picture, char **png,
+                                size_t *length_bytes, attn_error *error)
 {
     png_image image = {.version = PNG_IMAGE_VERSION,
                        .width = (png_uint_32)picture->columns,
                        .height = (png_uint_32)picture->rows,
                        .format = PNG_FORMAT_GRAY};
     png_alloc_size_t length = 0;
-    void *data = NULL;
+    char *data = NULL;
     if (png_image_write_to_memory(&image, NULL, &length, 0, picture->grey, 0, NULL))
         data = malloc(length);
-    attn_status status = ATTN_ENOMEM;
-    if (data &&
-        png_image_write_to_memory(&image, data, &length, 0, picture->grey, 0, NULL))
-        status = attn_file_write(path, data, length, error);
-    else
-        attn_error_set(error, status, "%s could not be made: %s", path,
-                       image.message[0] ? image.message : "no memory");
-    free(data);
+    if (!data ||
+        !png_image_write_to_memory(&image, data, &length, 0, picture->grey, 0, NULL)) {
+        free(data);
+        return attn_error_set(error, ATTN_ENOMEM, "a picture could not be made: %s",
+                              image.message[0] ? image.message : "no memory");
+    }
+    *png = data;
+    *length_bytes = length;
+    return ATTN_OK;
+}
+
+attn_status attn_picture_save(const attn_picture *picture, const char *path,
+                              attn_error *error)
+{
+    char *png;
+    size_t length;
+    ATTN_TRY(attn_picture_encode(picture, &png, &length, error));
+    const attn_status status = attn_file_write(path, png, length, error);
+    free(png);
     return status;
 }
 

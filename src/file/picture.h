@@ -14,6 +14,9 @@ typedef struct attn_picture {
  *         2²⁴ points. */
 ATTN_CHECKED attn_status attn_picture_load(attn_picture *picture, const char *path,
                                            attn_error *error);
+/** As PNG, in memory the caller frees. */
+ATTN_CHECKED attn_status attn_picture_encode(const attn_picture *picture, char **png,
+                                             size_t *length_bytes, attn_error *error);
 /** "-" is standard output. */
 ATTN_CHECKED attn_status attn_picture_save(const attn_picture *picture, const char *path,
                                            attn_error *error);

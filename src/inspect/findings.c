@@ -105,7 +105,7 @@ static bool find_same(candidate *c, double *score)
 {
     if (!shows(c, ATTN_ROLE_SAME))
         return false;
-    const bool self = c->part->part != ATTN_PART_CROSS;
+    const bool self = attn_record_is_self(c->part);
     for (int64_t i = 0; i < c->part->rows->length; i++) {
         attn_link best = {.weight = -1};
         for (int64_t j = 0; j < attn_record_visible(c->part, i); j++) {

@@ -2,6 +2,7 @@
 #include "inspect/record.h"
 #include "text/words.h"
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ void attn_record_destroy(attn_record *record)
     free(record->model);
     free(record->source);
     free(record->translation);
+    free(record->picture.grey);
     words_free(&record->source_words);
     words_free(&record->written_words);
     words_free(&record->read_words);
@@ -95,6 +97,46 @@ void attn_record_words_count(attn_record_words *words)
     free(sorted);
 }
 
+static attn_status name_places(attn_record *record, attn_error *error)
+{
+    const attn_record_picture *const picture = &record->picture;
+    attn_record_words *const words = &record->source_words;
+    attn_status status = attn_record_words_create(
+        words, picture->grid_rows * picture->grid_columns, error);
+    for (int64_t i = 0; status == ATTN_OK && i < words->length; i++) {
+        char name[48];
+        const int length = snprintf(name, sizeof name, "%lld,%lld",
+                                    (long long)(i / picture->grid_columns + 1),
+                                    (long long)(i % picture->grid_columns + 1));
+        status = attn_record_word_set(words, i, name, (size_t)length, false, error);
+    }
+    return status;
+}
+
+attn_status attn_record_set_picture(attn_record *record,
+                                    const attn_record_picture *picture, attn_error *error)
+{
+    enum { MOST_SIDE = 4096 };
+    assert(record->picture.grey == NULL);
+    if (picture->grid_rows < 1 || picture->grid_rows > picture->rows ||
+        picture->grid_columns < 1 || picture->grid_columns > picture->columns ||
+        picture->rows > MOST_SIDE || picture->columns > MOST_SIDE)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "a picture of %lld × %lld points under a grid of %lld × "
+                              "%lld places, expected "
+                              "at most %d points a side and no more places than points",
+                              (long long)picture->rows, (long long)picture->columns,
+                              (long long)picture->grid_rows,
+                              (long long)picture->grid_columns, MOST_SIDE);
+    const size_t points = (size_t)(picture->rows * picture->columns);
+    record->picture = *picture;
+    record->picture.grey = malloc(points);
+    if (record->picture.grey == NULL)
+        return attn_error_set(error, ATTN_ENOMEM, "memory was refused for a picture");
+    memcpy(record->picture.grey, picture->grey, points);
+    return record->source_words.list == NULL ? name_places(record, error) : ATTN_OK;
+}
+
 /* *product *= factor, or false where it leaves SIZE_MAX floats. */
 static bool multiply(size_t *product, int64_t factor)
 {
@@ -127,6 +169,16 @@ static attn_status part_allocate(attn_record_part *part, attn_error *error)
                           (long long)part->rows->length, (long long)part->keys->length);
 }
 
+void attn_record_part_words(const attn_record *record, attn_part kind,
+                            const attn_record_words **rows,
+                            const attn_record_words **keys)
+{
+    *rows = kind == ATTN_PART_ENCODER   ? &record->source_words
+            : kind == ATTN_PART_DECODER ? &record->read_words
+                                        : &record->written_words;
+    *keys = kind == ATTN_PART_DECODER ? &record->read_words : &record->source_words;
+}
+
 attn_status attn_record_add_part(attn_record *record, attn_part kind, int64_t layers,
                                  int64_t heads, attn_record_part **part,
                                  attn_error *error)
@@ -136,10 +188,7 @@ attn_status attn_record_add_part(attn_record *record, attn_part kind, int64_t la
                               attn_part_name(kind));
     attn_record_part made = {.part = kind, .layers = layers, .heads = heads};
     made.causal = kind == ATTN_PART_DECODER;
-    made.rows = kind == ATTN_PART_ENCODER   ? &record->source_words
-                : kind == ATTN_PART_DECODER ? &record->read_words
-                                            : &record->written_words;
-    made.keys = kind == ATTN_PART_DECODER ? &record->read_words : &record->source_words;
+    attn_record_part_words(record, kind, &made.rows, &made.keys);
     const attn_status status = part_allocate(&made, error);
     if (status != ATTN_OK)
         return status;
@@ -178,6 +227,11 @@ const float *attn_record_weights(const attn_record_part *part, int64_t layer,
 {
     return part->weights +
            (layer * part->heads + head) * part->rows->length * part->keys->length;
+}
+
+bool attn_record_is_self(const attn_record_part *part)
+{
+    return part->rows == part->keys;
 }
 
 int64_t attn_record_visible(const attn_record_part *part, int64_t row)

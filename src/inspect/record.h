@@ -34,7 +34,15 @@ typedef struct attn_record_part {
     float *entropy; /* [layers][heads]: mean of the rows that have one */
 } attn_record_part;
 
-enum { ATTN_RECORD_PARTS = 3 };
+enum { ATTN_RECORD_PARTS = ATTN_PART_POOL + 1 };
+
+/** The source where it is a picture.  Its words are then the places of a grid over it,
+ * row by row: "1,1", "1,2", … */
+typedef struct attn_record_picture {
+    int64_t rows, columns; /* points; 0 where the source is a text */
+    uint8_t *grey;         /* [rows][columns], 0 black to 255 white */
+    int64_t grid_rows, grid_columns;
+} attn_record_picture;
 
 typedef struct attn_record {
     char *model;                /* a name to show */
@@ -48,9 +56,11 @@ typedef struct attn_record {
     attn_record_words
         source_words; /* ends with </s>; encoder rows, encoder and cross keys */
     attn_record_words
-        written_words;            /* ends with </s>: cross rows, the word being written */
+        written_words;            /* ends with </s>: cross rows, the word being written;
+                                   * or the one label of a text, which is pooling's row */
     attn_record_words read_words; /* begins with the start mark: decoder rows and keys,
                                    * the word just written */
+    attn_record_picture picture;
     attn_record_part parts[ATTN_RECORD_PARTS]; /* no kind twice */
     int64_t part_count;
 } attn_record;
@@ -70,6 +80,17 @@ ATTN_CHECKED attn_status attn_record_word_set(attn_record_words *words, int64_t 
 /** Fills occurrence from the texts (specials are not counted with words). */
 void attn_record_words_count(attn_record_words *words);
 
+/** Copies the picture and makes the source's words of its grid: before its parts.
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: no points, or no grid of at most as many
+ *         places as points either way (the message has all four numbers). */
+ATTN_CHECKED attn_status attn_record_set_picture(attn_record *record,
+                                                 const attn_record_picture *picture,
+                                                 attn_error *error);
+
+/** The words that a part of the kind has for rows and keys. */
+void attn_record_part_words(const attn_record *record, attn_part kind,
+                            const attn_record_words **rows,
+                            const attn_record_words **keys);
 /** Adds a part with weights and entropies of 0; rows and keys are members of the record,
  * which already have their length.  *part is valid until the record is destroyed. */
 ATTN_CHECKED attn_status attn_record_add_part(attn_record *record, attn_part kind,
@@ -83,6 +104,8 @@ const attn_record_part *attn_record_find_part(const attn_record *record, attn_pa
 /** [rows][keys] of one head, layer and head from 0. */
 const float *attn_record_weights(const attn_record_part *part, int64_t layer,
                                  int64_t head);
+/** Rows and keys are the same words. */
+bool attn_record_is_self(const attn_record_part *part);
 /** How many keys the row sees. */
 int64_t attn_record_visible(const attn_record_part *part, int64_t row);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define METADATA "attn.record"
+#define PICTURE "picture"
 
 enum { VERSION = 1, MOST_LAYERS = 4096, MOST_TOKENS = 1 << 30 };
 
@@ -33,15 +34,20 @@ static json_t *record_to_json(const attn_record *record)
     json_t *parts = json_array();
     for (int64_t i = 0; i < record->part_count; i++)
         json_array_append_new(parts, json_string(attn_part_name(record->parts[i].part)));
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:o, s:o, s:o, s:o}",
-                     "version", VERSION, "model", record->model, "source", record->source,
-                     "translation", record->translation, "source_language",
-                     record->source_language, "target_language", record->target_language,
-                     "forced", (int)record->forced, "finished", (int)record->finished,
-                     "beams", (json_int_t)record->beams, "source_words",
-                     words_to_json(&record->source_words), "written_words",
-                     words_to_json(&record->written_words), "read_words",
-                     words_to_json(&record->read_words), "parts", parts);
+    json_t *const json = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:I, s:o, s:o, s:o, s:o}", "version",
+        VERSION, "model", record->model, "source", record->source, "translation",
+        record->translation, "source_language", record->source_language,
+        "target_language", record->target_language, "forced", (int)record->forced,
+        "finished", (int)record->finished, "beams", (json_int_t)record->beams,
+        "source_words", words_to_json(&record->source_words), "written_words",
+        words_to_json(&record->written_words), "read_words",
+        words_to_json(&record->read_words), "parts", parts);
+    if (json != NULL && record->picture.grey != NULL)
+        json_object_set_new(json, "grid",
+                            json_pack("[I, I]", (json_int_t)record->picture.grid_rows,
+                                      (json_int_t)record->picture.grid_columns));
+    return json;
 }
 
 enum { TENSORS_A_PART = 3, NAME = 32 };
@@ -75,13 +81,21 @@ attn_status attn_record_save(const attn_record *record, const char *path,
         return attn_error_set(error, ATTN_ENOMEM,
                               "memory was refused for the record's texts");
     char names[ATTN_RECORD_PARTS * TENSORS_A_PART][NAME];
-    attn_safetensors_entry entries[ATTN_RECORD_PARTS * TENSORS_A_PART];
+    attn_safetensors_entry entries[ATTN_RECORD_PARTS * TENSORS_A_PART + 1];
+    size_t count = (size_t)record->part_count * TENSORS_A_PART;
     for (int64_t i = 0; i < record->part_count; i++)
         part_entries(&record->parts[i], names + i * TENSORS_A_PART,
                      entries + i * TENSORS_A_PART);
+    if (record->picture.grey != NULL)
+        entries[count++] = (attn_safetensors_entry){
+            .name = PICTURE,
+            .dtype = ATTN_DTYPE_U8,
+            .rank = 2,
+            .extent = {record->picture.rows, record->picture.columns},
+            .data = record->picture.grey};
     const attn_safetensors_note note = {METADATA, text};
-    const attn_status status = attn_safetensors_write(
-        path, entries, (size_t)record->part_count * TENSORS_A_PART, &note, 1, error);
+    const attn_status status =
+        attn_safetensors_write(path, entries, count, &note, 1, error);
     free(text);
     return status;
 }
@@ -292,13 +306,8 @@ static attn_status read_part(const reader *r, attn_part kind)
     /* Shapes are held against the words before anything of their size is allocated. */
     attn_record *record = r->record;
     attn_record_part shape = {
-        .part = kind,
-        .layers = weights->extent[0],
-        .heads = weights->extent[1],
-        .rows = kind == ATTN_PART_ENCODER   ? &record->source_words
-                : kind == ATTN_PART_DECODER ? &record->read_words
-                                            : &record->written_words,
-        .keys = kind == ATTN_PART_DECODER ? &record->read_words : &record->source_words};
+        .part = kind, .layers = weights->extent[0], .heads = weights->extent[1]};
+    attn_record_part_words(record, kind, &shape.rows, &shape.keys);
     snprintf(what, sizeof what, "the %s has no words", attn_part_name(kind));
     if (shape.rows->length < 1 || shape.keys->length < 1)
         return wrong(r, what, "one at least");
@@ -324,22 +333,56 @@ static attn_status read_parts(const reader *r)
 {
     const json_t *parts = json_object_get(r->json, "parts");
     if (!json_is_array(parts) || json_array_size(parts) > ATTN_RECORD_PARTS)
-        return wrong(r, "the record's \"parts\" are malformed", "at most 3 names");
+        return wrong(r, "the record's \"parts\" are malformed", "at most 4 names");
     for (size_t i = 0; i < json_array_size(parts); i++) {
         const char *name = json_string_value(json_array_get(parts, i));
         int kind = 0;
-        while (name != NULL && kind <= ATTN_PART_CROSS &&
+        while (name != NULL && kind <= ATTN_PART_POOL &&
                strcmp(name, attn_part_name((attn_part)kind)) != 0)
             kind++;
-        if (name == NULL || kind > ATTN_PART_CROSS ||
+        if (name == NULL || kind > ATTN_PART_POOL ||
             attn_record_find_part(r->record, (attn_part)kind) != NULL)
             return wrong(r, "the record names an unknown part, or one twice",
-                         "encoder, decoder, cross");
+                         "encoder, decoder, cross, pooling");
         const attn_status status = read_part(r, (attn_part)kind);
         if (status != ATTN_OK)
             return status;
     }
     return ATTN_OK;
+}
+
+/* The picture, where there is one, and its grid, which is held against the words. */
+static attn_status read_picture(const reader *r)
+{
+    const attn_safetensor *const tensor = attn_safetensors_find(r->file, PICTURE);
+    const json_t *const grid = json_object_get(r->json, "grid");
+    if (tensor == NULL && grid == NULL)
+        return ATTN_OK;
+    if (tensor == NULL || tensor->dtype != ATTN_DTYPE_U8 || tensor->rank != 2 ||
+        !json_is_array(grid) || json_array_size(grid) != 2 ||
+        !json_is_integer(json_array_get(grid, 0)) ||
+        !json_is_integer(json_array_get(grid, 1)))
+        return wrong(r, "tensor \"" PICTURE "\" or \"grid\" is missing or malformed",
+                     "U8, [rows][columns], and two whole numbers");
+    attn_record_picture picture = {
+        .rows = tensor->extent[0],
+        .columns = tensor->extent[1],
+        .grid_rows = json_integer_value(json_array_get(grid, 0)),
+        .grid_columns = json_integer_value(json_array_get(grid, 1))};
+    const int64_t places = r->record->source_words.length;
+    if (picture.grid_rows < 1 || picture.grid_columns < 1 || picture.grid_rows > places ||
+        picture.grid_columns != places / picture.grid_rows ||
+        places % picture.grid_rows != 0)
+        return wrong(r, "the picture's \"grid\" is not that of the source's words",
+                     "rows × columns = words");
+    attn_error reason;
+    uint8_t *const grey = (uint8_t *)(uintptr_t)tensor->data; /* is only copied */
+    picture.grey = grey;
+    const attn_status status = attn_record_set_picture(r->record, &picture, &reason);
+    return status == ATTN_OK
+               ? status
+               : attn_error_set(r->error, status == ATTN_EINVAL ? ATTN_EFORMAT : status,
+                                "%s: %s", r->name, reason.message);
 }
 
 static attn_status read_record(attn_record **record, const attn_safetensors *file,
@@ -359,6 +402,8 @@ static attn_status read_record(attn_record **record, const attn_safetensors *fil
     attn_status status = attn_record_create(&r.record, error);
     if (status == ATTN_OK)
         status = read_header(&r);
+    if (status == ATTN_OK)
+        status = read_picture(&r);
     if (status == ATTN_OK)
         status = read_parts(&r);
     json_decref(r.json);

@@ -165,30 +165,75 @@ static int64_t count_weak(const attn_summary *summary)
     return count;
 }
 
-int64_t attn_verdict_lines(const attn_summary *summary)
+int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summary)
 {
     if (summary->alignment_part < 0)
         return 0;
+    if (record->parts[summary->alignment_part].part == ATTN_PART_POOL)
+        return 1;
     return 1 + (count_weak(summary) > 0) + (summary->at_special_count > 0);
 }
 
-static void put_count(attn_buffer *buffer, const attn_summary *summary, int64_t rows)
+const char *attn_question(const attn_record *record, const attn_record_part *part)
+{
+    if (record->picture.grey != NULL && part->part == ATTN_PART_CROSS)
+        return "Where in the picture each written word looked";
+    if (part->part == ATTN_PART_POOL)
+        return "Which words the label was read from";
+    return attn_record_is_self(part) ? "Which word each word looks at"
+                                     : "Which source word each written word read";
+}
+
+/* "positive" reads "wonderful" .31, "not" .12 and "best" .08. */
+static void put_label_count(attn_buffer *buffer, const attn_record *record,
+                            const attn_summary *summary, attn_spelling spelling)
+{
+    enum { SHOWN = 3 };
+    const attn_record_part *const part = &record->parts[summary->alignment_part];
+    put_quoted(buffer, &part->rows->list[0], spelling);
+    attn_buffer_put(buffer, " reads ");
+    double below = 2;
+    int64_t last = -1;
+    for (int shown = 0; shown < SHOWN && shown < part->keys->length; shown++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < part->keys->length; j++) {
+            const double weight = (double)summary->alignment[j];
+            const bool is_next = weight < below || (weight <= below && j > last);
+            if (is_next && (best < 0 || weight > (double)summary->alignment[best]))
+                best = j;
+        }
+        below = (double)summary->alignment[best];
+        last = best;
+        attn_buffer_put(buffer, shown > 0 ? ", " : "");
+        put_quoted(buffer, &part->keys->list[best], spelling);
+        attn_buffer_put(buffer, " ");
+        attn_put_weight(buffer, below);
+    }
+    attn_buffer_put(buffer, " most.");
+}
+
+static void put_count(attn_buffer *buffer, const attn_summary *summary, int64_t rows,
+                      bool of_picture)
 {
     const long long clear = summary->clear_count, all = rows;
+    const char *const one = of_picture ? "looks at" : "reads";
+    const char *const many = of_picture ? "look at" : "read";
     if (clear == all && all == 1)
-        attn_buffer_put(buffer, "The one word written reads");
+        attn_buffer_print(buffer, "The one word written %s", one);
     else if (clear == all)
-        attn_buffer_print(buffer, "All %lld words written read", all);
+        attn_buffer_print(buffer, "All %lld words written %s", all, many);
     else if (clear == 0 && all == 1)
-        attn_buffer_put(buffer, "The one word written does not read");
+        attn_buffer_print(buffer, "The one word written does not %s", many);
     else if (clear == 0)
-        attn_buffer_print(buffer, "None of the %lld words written reads", all);
+        attn_buffer_print(buffer, "None of the %lld words written %s", all, one);
     else
         attn_buffer_print(buffer, "%lld of the %lld words written %s", clear, all,
-                          clear == 1 ? "reads" : "read");
-    attn_buffer_put(buffer, " one source word (weight ");
+                          clear == 1 ? one : many);
+    attn_buffer_put(buffer, of_picture ? " one place of the picture (weight "
+                                       : " one source word (weight ");
     attn_put_weight(buffer, summary->conventions.clear);
-    attn_buffer_put(buffer, " or more).");
+    attn_buffer_put(buffer,
+                    of_picture ? " or more there and right around it)." : " or more).");
 }
 
 /* Columns of what was put since begin. */
@@ -286,8 +331,12 @@ void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
     const attn_record_part *part = &record->parts[summary->alignment_part];
     const listing list = {
         .part = part, .summary = summary, .spelling = spelling, .last_comma = " and "};
+    if (part->part == ATTN_PART_POOL) {
+        put_label_count(buffer, record, summary, spelling);
+        return;
+    }
     if (line == 0) {
-        put_count(buffer, summary, part->rows->length);
+        put_count(buffer, summary, part->rows->length, record->picture.grey != NULL);
         return;
     }
     if (line == 1 && count_weak(summary) > 0) {
@@ -306,7 +355,7 @@ static void put_link(attn_buffer *buffer, const attn_record_part *part,
                      const attn_link *link, attn_spelling spelling)
 {
     put_quoted(buffer, &part->rows->list[link->row], spelling);
-    attn_buffer_put(buffer, part->part == ATTN_PART_CROSS ? " reads " : " looks at ");
+    attn_buffer_put(buffer, attn_record_is_self(part) ? " looks at " : " reads ");
     put_quoted(buffer, &part->keys->list[link->key], spelling);
     attn_buffer_put(buffer, " ");
     attn_put_weight(buffer, link->weight);
@@ -332,8 +381,8 @@ static bool put_clause(attn_buffer *buffer, const attn_record_part *part,
         put_link(buffer, part, &finding->links[link], spelling);
     } else if (finding->kind == ATTN_FINDING_SAME) {
         attn_put_weight(buffer, finding->value);
-        attn_buffer_put(buffer, part->part == ATTN_PART_CROSS ? " on the same word"
-                                                              : " where words repeat");
+        attn_buffer_put(buffer, attn_record_is_self(part) ? " where words repeat"
+                                                          : " on the same word");
     } else if (finding->kind == ATTN_FINDING_DELIMITERS) {
         attn_put_weight(buffer, finding->value);
         attn_buffer_put(buffer, " of its weight (even: ");

@@ -70,7 +70,7 @@ static bool same_text(const attn_record_word *a, const attn_record_word *b)
 static void measure_same(measure *m, int64_t row, int64_t visible)
 {
     const attn_record_part *part = m->part;
-    const bool self = part->part != ATTN_PART_CROSS;
+    const bool self = attn_record_is_self(part);
     const attn_record_word *word = &part->rows->list[row];
     if (self && word->occurrence == 0)
         return;
@@ -105,7 +105,7 @@ static void measure_rows(measure *m)
         if (visible < 2)
             continue;
         m->rows++;
-        if (m->part->part != ATTN_PART_CROSS) {
+        if (attn_record_is_self(m->part)) {
             measure_key(m, ATTN_ROLE_PREVIOUS, i, i - 1);
             measure_key(m, ATTN_ROLE_NEXT, i, i + 1);
             measure_key(m, ATTN_ROLE_OWN, i, i);
@@ -188,7 +188,22 @@ static attn_status measure_part(attn_part_summary *out, const attn_record_part *
     return ATTN_OK;
 }
 
-static void align_row(attn_summary *summary, const attn_record_part *part, int64_t row)
+/* The weight on a place of a picture and the eight around it. */
+static double mass_around(const attn_record_picture *picture, const float *row,
+                          int64_t place)
+{
+    double mass = 0;
+    const int64_t at_row = place / picture->grid_columns;
+    const int64_t at_column = place % picture->grid_columns;
+    for (int64_t i = at_row - 1; i <= at_row + 1; i++)
+        for (int64_t j = at_column - 1; j <= at_column + 1; j++)
+            if (i >= 0 && i < picture->grid_rows && j >= 0 && j < picture->grid_columns)
+                mass += (double)row[i * picture->grid_columns + j];
+    return mass;
+}
+
+static void align_row(attn_summary *summary, const attn_record *record,
+                      const attn_record_part *part, int64_t row)
 {
     const int64_t rows = part->rows->length, keys = part->keys->length;
     const float *first = attn_record_weights(part, summary->alignment_layer, 0);
@@ -204,6 +219,9 @@ static void align_row(attn_summary *summary, const attn_record_part *part, int64
             top.weight = mean;
         }
     }
+    if (record->picture.grey != NULL)
+        top.weight =
+            mass_around(&record->picture, summary->alignment + row * keys, top.key);
     summary->top[row] = top;
     /* A mark of the model is no word of the text; its own row may read it. */
     const bool at_special =
@@ -221,7 +239,8 @@ static attn_status align(attn_summary *summary, const attn_record *record)
 {
     summary->alignment_part = -1;
     for (int64_t i = 0; i < record->part_count; i++)
-        if (record->parts[i].part == ATTN_PART_CROSS)
+        if (record->parts[i].part == ATTN_PART_CROSS ||
+            record->parts[i].part == ATTN_PART_POOL)
             summary->alignment_part = i;
     if (summary->alignment_part < 0)
         return ATTN_OK;
@@ -239,7 +258,7 @@ static attn_status align(attn_summary *summary, const attn_record *record)
         summary->at_special == NULL)
         return ATTN_ENOMEM;
     for (int64_t i = 0; i < part->rows->length; i++)
-        align_row(summary, part, i);
+        align_row(summary, record, part, i);
     return ATTN_OK;
 }
 

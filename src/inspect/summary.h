@@ -79,13 +79,13 @@ typedef struct attn_summary {
     attn_conventions conventions;
     attn_part_summary parts[ATTN_RECORD_PARTS];
 
-    /* The alignment: mean of the heads of the cross layer with the lowest mean entropy.
-     */
-    int64_t
-        alignment_part; /* index into record->parts, −1 where there is no cross part */
+    /* The alignment: mean of the heads of the cross layer, or of pooling's, with the
+     * lowest mean entropy. */
+    int64_t alignment_part;  /* index into record->parts, −1 where there is neither */
     int64_t alignment_layer; /* from 0 */
     float *alignment;        /* [rows][keys] */
-    attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie */
+    attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie; in a
+                     * picture with the weight of the eight places around it */
 
     /* The verdict about its rows.  Clear is a row whose largest weight is on a word, or
      * is the row of a mark, and is `clear` or more. */

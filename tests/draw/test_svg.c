@@ -1,6 +1,7 @@
 /* The figure: well-formed for any text, the same bytes for the same record, and every
  * number in it in the record. */
 #include "check.h"
+#include "tests/inspect/hand.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,6 +37,22 @@ static void figure_of_any_size_is_well_formed_and_stays_in_its_box(void **unused
         {.layers = 2, .heads = 8, .source = 3, .written = 12, .causal_only = true}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         assert_good(&shapes[i]);
+}
+
+static void a_picture_stands_once_under_a_map_for_each_word(void **unused)
+{
+    (void)unused;
+    attn_record *const record = hand_picture("one two three nothing five");
+    const draw_sample sample = {record, hand_summary(record)};
+    size_t length;
+    char *const svg = draw(attn_draw_svg, &sample, NULL, &length);
+    assert_draws_within_its_edges(svg, length);
+    assert_int_equal(occurrences(svg, "<image "), 1);
+    assert_int_equal(occurrences(svg, "<use href=\"#picture\""), 5);
+    assert_int_equal(occurrences(svg, "fill-opacity"), 5 * 6);
+    free(svg);
+    attn_summary_destroy(sample.summary);
+    attn_record_destroy(record);
 }
 
 static const sample_shape hostile = {.layers = 2,
@@ -225,6 +242,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figure_of_any_size_is_well_formed_and_stays_in_its_box),
+        cmocka_unit_test(a_picture_stands_once_under_a_map_for_each_word),
         cmocka_unit_test(hostile_words_stay_words),
         cmocka_unit_test(another_parser_reads_the_figure),
         cmocka_unit_test(same_record_gives_same_bytes),

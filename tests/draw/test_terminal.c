@@ -90,6 +90,69 @@ static void the_whole_picture_is_this_text(void **state)
     attn_record_destroy(record);
 }
 
+static void a_label_names_the_words_it_was_read_from(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "text  a good film\n"
+        "label positive\n"
+        "\n"
+        "\"positive\" reads \"good\" .80, \"a\" .10, \"film\" .10 most.\n"
+        "\n"
+        "Which words the label was read from  pooling layer 1, its one head\n"
+        "         a       film\n"
+        "         ╷   good╷\n"
+        "positi…  ░10░█80█░10░ good .80\n"
+        "weight in hundredths: ░05░ ▒25▒ ▓50▓ █75█ █99█   · under 5\n"
+        "\n"
+        "What the heads do  letter: role; number: entropy (0 one word, 1 all)\n"
+        "         pooling\n"
+        "layer 1  ·.58\n"
+        "         P previous  N next  O own  F first  D delimiter  S same word  B broad\n"
+        "         · mixed; capital: half the weight or more, small: .30 or more\n"
+        "\n"
+        "Heads worth a look\n"
+        "pooling 1.1  sharpest    entropy .58; \"positive\" reads \"good\" .80\n"
+        "\n"
+        "next: attn look TEXT --at positive  one word, every head    -o look.html  a "
+        "page\n";
+    attn_record *record = hand_label("a good film", "positive");
+    hand_look(record, ATTN_PART_POOL, 0, 0, 0, 1, 0.8f);
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
+static void a_picture_has_a_map_for_each_word(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "file picture.png\n"
+        "says one two\n"
+        "\n"
+        "All 2 words written look at one place of the picture (weight .50 or more there\n"
+        "and right around it).\n"
+        "\n"
+        "Where in the picture each written word looked  cross layer 1, its one head\n"
+        "o… 1.0   t… .92\n"
+        "··██··   ··░░··\n"
+        "······   ··░░██\n";
+    attn_record *record = hand_picture("one two");
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 0, 1, 0.95f);
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 1, 5, 0.7f);
+    float *const weights = hand_part(record, ATTN_PART_CROSS)->weights;
+    const float second[] = {.04f, .11f, .04f, .04f, .11f, .66f};
+    memcpy(weights + 6, second, sizeof second);
+    const attn_draw_options options = plain();
+    char *text = draw(record, &options);
+    if (strncmp(text, expected, strlen(expected)) != 0)
+        assert_string_equal(text, expected);
+    free(text);
+    attn_record_destroy(record);
+}
+
 static void without_utf8_it_is_ascii_only(void **state)
 {
     (void)state;
@@ -495,6 +558,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_picture_is_this_text),
+        cmocka_unit_test(a_label_names_the_words_it_was_read_from),
+        cmocka_unit_test(a_picture_has_a_map_for_each_word),
         cmocka_unit_test(without_utf8_it_is_ascii_only),
         cmocka_unit_test(one_word_is_a_line_a_head),
         cmocka_unit_test(one_row_in_full_has_every_key_with_four_digits),

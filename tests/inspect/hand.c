@@ -70,34 +70,70 @@ void hand_look_along(attn_record *record, attn_part kind, int64_t layer, int64_t
         hand_look(record, kind, layer, head, row, row + offset, weight);
 }
 
-attn_record *hand_record(const char *source, const char *written, int64_t layers,
-                         int64_t heads)
+static void add_part(attn_record *record, attn_part kind, int64_t layers, int64_t heads)
+{
+    attn_record_part *part;
+    attn_error error;
+    assert_int_equal(attn_record_add_part(record, kind, layers, heads, &part, &error),
+                     ATTN_OK);
+    for (int64_t h = 0; h < layers * heads; h++)
+        for (int64_t row = 0; row < part->rows->length; row++) {
+            const int64_t visible = attn_record_visible(part, row);
+            hand_look(record, kind, h / heads, h % heads, row, 0, 1.0f / (float)visible);
+        }
+}
+
+static attn_record *create(const char *model, const char *source, const char *written)
 {
     attn_record *record;
     attn_error error;
     assert_int_equal(attn_record_create(&record, &error), ATTN_OK);
-    record->model = strdup("by-hand-en-fr");
+    record->model = strdup(model);
     record->source = strdup(source);
     record->translation = strdup(written);
+    record->finished = true;
+    return record;
+}
+
+attn_record *hand_record(const char *source, const char *written, int64_t layers,
+                         int64_t heads)
+{
+    attn_record *const record = create("by-hand-en-fr", source, written);
     strcpy(record->source_language, "en");
     strcpy(record->target_language, "fr");
     record->beams = 4;
-    record->finished = true;
     split(&record->source_words, NULL, source, "</s>");
     split(&record->written_words, NULL, written, "</s>");
     split(&record->read_words, "<s>", written, NULL);
-    for (int kind = 0; kind <= ATTN_PART_CROSS; kind++) {
-        attn_record_part *part;
-        assert_int_equal(
-            attn_record_add_part(record, (attn_part)kind, layers, heads, &part, &error),
-            ATTN_OK);
-        for (int64_t h = 0; h < layers * heads; h++)
-            for (int64_t row = 0; row < part->rows->length; row++) {
-                const int64_t visible = attn_record_visible(part, row);
-                hand_look(record, (attn_part)kind, h / heads, h % heads, row, 0,
-                          1.0f / (float)visible);
-            }
-    }
+    for (int kind = 0; kind <= ATTN_PART_CROSS; kind++)
+        add_part(record, (attn_part)kind, layers, heads);
+    return record;
+}
+
+attn_record *hand_label(const char *source, const char *label)
+{
+    attn_record *const record = create("by-hand", source, label);
+    strcpy(record->source_language, "text");
+    strcpy(record->target_language, "label");
+    split(&record->source_words, NULL, source, NULL);
+    split(&record->written_words, label, "", NULL);
+    add_part(record, ATTN_PART_POOL, 1, 1);
+    return record;
+}
+
+attn_record *hand_picture(const char *written)
+{
+    uint8_t grey[4 * 6];
+    attn_error error;
+    for (size_t i = 0; i < sizeof grey; i++)
+        grey[i] = (uint8_t)(i * 10);
+    const attn_record_picture picture = {4, 6, grey, 2, 3};
+    attn_record *const record = create("by-hand", "picture.png", written);
+    strcpy(record->source_language, "file");
+    strcpy(record->target_language, "says");
+    assert_int_equal(attn_record_set_picture(record, &picture, &error), ATTN_OK);
+    split(&record->written_words, NULL, written, NULL);
+    add_part(record, ATTN_PART_CROSS, 1, 1);
     return record;
 }
 

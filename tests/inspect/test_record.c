@@ -88,6 +88,58 @@ static void what_is_saved_comes_back_to_the_bit(void **state)
     attn_record_destroy(saved);
 }
 
+static void a_picture_and_a_label_come_back(void **state)
+{
+    (void)state;
+    attn_record *picture = hand_picture("one two"), *loaded = NULL;
+    attn_error error;
+    attn_summary_destroy(hand_summary(picture));
+    assert_int_equal(attn_record_save(picture, path, &error), ATTN_OK);
+    if (attn_record_load(&loaded, path, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(loaded->picture.grid_rows, 2);
+    assert_int_equal(loaded->picture.grid_columns, 3);
+    assert_memory_equal(loaded->picture.grey, picture->picture.grey, 4 * 6);
+    assert_words_equal(&loaded->source_words, &picture->source_words);
+    assert_string_equal(loaded->source_words.list[5].text, "2,3");
+    attn_record_destroy(loaded);
+    attn_record_destroy(picture);
+
+    attn_record *label = hand_label("a good film", "positive");
+    attn_summary_destroy(hand_summary(label));
+    assert_int_equal(attn_record_save(label, path, &error), ATTN_OK);
+    if (attn_record_load(&loaded, path, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(loaded->parts[0].part, ATTN_PART_POOL);
+    assert_int_equal(loaded->parts[0].rows->length, 1);
+    assert_int_equal(loaded->parts[0].keys->length, 3);
+    attn_record_destroy(loaded);
+    attn_record_destroy(label);
+}
+
+static void a_picture_whose_grid_is_not_the_words_is_refused(void **state)
+{
+    (void)state;
+    static const int64_t grids[][2] = {{3, 2}, {2, 2}, {0, 3}, {6, 1}, {-2, -3}, {1, 6}};
+    for (size_t i = 0; i < sizeof grids / sizeof *grids; i++) {
+        attn_record *picture = hand_picture("one"), *loaded = NULL;
+        attn_error error;
+        attn_summary_destroy(hand_summary(picture));
+        picture->picture.grid_rows = grids[i][0];
+        picture->picture.grid_columns = grids[i][1];
+        assert_int_equal(attn_record_save(picture, path, &error), ATTN_OK);
+        const attn_status status = attn_record_load(&loaded, path, &error);
+        if (i == 0 || i == 5) { /* other grids of six places over these points */
+            assert_int_equal(status, ATTN_OK);
+            attn_record_destroy(loaded);
+        } else {
+            assert_int_equal(status, ATTN_EFORMAT);
+            assert_non_null(strstr(error.message, i == 3 ? "6 × 1 places" : "\"grid\""));
+        }
+        attn_record_destroy(picture);
+    }
+}
+
 static void the_same_record_has_the_same_bytes(void **state)
 {
     (void)state;
@@ -280,6 +332,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_saved_comes_back_to_the_bit),
+        cmocka_unit_test(a_picture_and_a_label_come_back),
+        cmocka_unit_test(a_picture_whose_grid_is_not_the_words_is_refused),
         cmocka_unit_test(the_same_record_has_the_same_bytes),
         cmocka_unit_test(a_file_cut_anywhere_is_an_error),
         cmocka_unit_test(no_change_of_a_byte_harms),

@@ -108,7 +108,7 @@ static void assert_verdict(attn_record *record, int64_t columns, const char *con
                            int64_t count)
 {
     attn_summary *summary = hand_summary(record);
-    assert_int_equal(attn_verdict_lines(summary), count);
+    assert_int_equal(attn_verdict_lines(record, summary), count);
     for (int64_t line = 0; line < count; line++) {
         attn_buffer buffer = {0};
         attn_put_verdict(&buffer, record, summary, line, ATTN_SPELL_PLAIN, columns);
