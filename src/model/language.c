@@ -1,51 +1,53 @@
-/* The language model: its parameters by name, and what it computes.  Each layer is
- *
- *     x ← x + out(attend(turn(query(n)), turn(key(n)), value(n)))      n = norm(x)
- *     x ← x + down(silu(gate(n)) · up(n))                              n = norm(x) */
-#include "model/language.h"
+/* The language model: its parameters by name, made and freed.  What it computes lives in
+ * language_body.c, its folder in language_file.c. */
 #include "base/context.h"
+#include "model/language_body.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Indices of parameters. */
-struct layer {
-    size_t attention_norm, query, key, value, out;
-    size_t feed_norm, gate, up, down;
-};
-
-struct attn_language {
-    attn_language_config config;
-    attn_parameters parameters;
-    size_t embedding, norm, output; /* output is the embedding where they are tied */
-    struct layer *layers;
-    float *cosine, *sine; /* [max_positions][head width/2] */
-};
-
-/* ---- Life ------------------------------------------------------------------------ */
-
 static const int64_t MOST_ANGLES = (int64_t)1 << 24;
 
-static attn_status check_sizes(const attn_language_config *config, attn_error *error)
+struct bound {
+    const char *name;
+    int64_t value, low, high;
+};
+
+static attn_status check_bounds(const struct bound *bounds, size_t count,
+                                attn_error *error)
 {
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
-        {"vocabulary", config->vocabulary, 1, 1 << 24},
-        {"width", config->width, 2, 1 << 16},
-        {"layers", config->layers, 1, 256},
-        {"heads", config->heads, 1, config->width},
-        {"key_heads", config->key_heads, 1, config->heads},
-        {"inner", config->inner, 1, 1 << 18},
-        {"max_positions", config->max_positions, 1, 1 << 22},
-    };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+    for (size_t i = 0; i < count; i++)
         if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
             return attn_error_set(error, ATTN_EINVAL,
                                   "language model: %s is %lld, expected %lld to %lld",
                                   bounds[i].name, (long long)bounds[i].value,
                                   (long long)bounds[i].low, (long long)bounds[i].high);
+    return ATTN_OK;
+}
+
+static attn_status check_sizes(const attn_language_config *config, attn_error *error)
+{
+    const bool recurrent = config->body == ATTN_LANGUAGE_LSTM;
+    const struct bound bounds[] = {
+        {"body", config->body, ATTN_LANGUAGE_LLAMA, ATTN_LANGUAGE_LSTM},
+        {"vocabulary", config->vocabulary, 1, 1 << 24},
+        {"width", config->width, 1, 1 << 16},
+        {"layers", config->layers, 1, recurrent ? ATTN_RECURRENT_LAYERS : 256},
+        {"max_positions", config->max_positions, 1, 1 << 22},
+        {"bos", config->bos, -1, config->vocabulary - 1},
+        {"eos", config->eos, -1, config->vocabulary - 1},
+    };
+    return check_bounds(bounds, sizeof bounds / sizeof bounds[0], error);
+}
+
+static attn_status check_heads(const attn_language_config *config, attn_error *error)
+{
+    const struct bound bounds[] = {
+        {"heads", config->heads, 1, config->width},
+        {"key_heads", config->key_heads, 1, config->heads},
+        {"inner", config->inner, 1, 1 << 18},
+    };
+    ATTN_TRY(check_bounds(bounds, sizeof bounds / sizeof bounds[0], error));
     if (config->width % (2 * config->heads) != 0 ||
         config->heads % config->key_heads != 0)
         return attn_error_set(
@@ -62,19 +64,6 @@ static attn_status check_sizes(const attn_language_config *config, attn_error *e
                               (long long)config->max_positions,
                               (long long)(config->width / config->heads),
                               (long long)MOST_ANGLES);
-    return ATTN_OK;
-}
-
-static attn_status check_config(const attn_language_config *config, attn_error *error)
-{
-    ATTN_TRY(check_sizes(config, error));
-    const float dropouts[] = {config->dropout, config->attention_dropout};
-    for (size_t i = 0; i < 2; i++)
-        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
-            return attn_error_set(
-                error, ATTN_EINVAL,
-                "language model: a dropout is %g, expected 0 to below 1",
-                (double)dropouts[i]);
     if (!(config->rotary_base > 0.0) || !(config->epsilon >= 0.0f))
         return attn_error_set(
             error, ATTN_EINVAL,
@@ -84,10 +73,23 @@ static attn_status check_config(const attn_language_config *config, attn_error *
     return ATTN_OK;
 }
 
+static attn_status check_config(const attn_language_config *config, attn_error *error)
+{
+    const float dropouts[] = {config->dropout, config->attention_dropout};
+    ATTN_TRY(check_sizes(config, error));
+    for (size_t i = 0; i < 2; i++)
+        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
+            return attn_error_set(
+                error, ATTN_EINVAL,
+                "language model: a dropout is %g, expected 0 to below 1",
+                (double)dropouts[i]);
+    return config->body == ATTN_LANGUAGE_LLAMA ? check_heads(config, error) : ATTN_OK;
+}
+
 static attn_status add_layer(attn_language *language, int64_t index)
 {
     const attn_language_config *const config = &language->config;
-    struct layer *const layer = &language->layers[index];
+    attn_language_layer *const layer = &language->layers[index];
     const int64_t width = config->width, inner = config->inner;
     const int64_t key_width = width / config->heads * config->key_heads;
     const struct {
@@ -118,17 +120,40 @@ static attn_status add_layer(attn_language *language, int64_t index)
     return ATTN_OK;
 }
 
+static attn_status add_llama(attn_language *language)
+{
+    const attn_language_config *const config = &language->config;
+    language->layers = calloc((size_t)config->layers, sizeof *language->layers);
+    if (!language->layers)
+        return ATTN_ENOMEM;
+    for (int64_t i = 0; i < config->layers; i++)
+        ATTN_TRY(add_layer(language, i));
+    return attn_parameters_add(&language->parameters, "model.norm.weight", 1,
+                               &config->width, ATTN_INITIAL_ONES, &language->norm);
+}
+
+static attn_status add_lstm(attn_language *language)
+{
+    const attn_language_config *const config = &language->config;
+    const attn_recurrent_options options = {.cell = ATTN_CELL_LSTM,
+                                            .in = config->width,
+                                            .width = config->width,
+                                            .layers = config->layers,
+                                            .has_bias = true};
+    return attn_recurrent_layer_add(&language->recurrent, &language->parameters, "lstm",
+                                    &options);
+}
+
 static attn_status add_parameters(attn_language *language)
 {
     const attn_language_config *const config = &language->config;
     attn_parameters *const parameters = &language->parameters;
+    const bool is_llama = config->body == ATTN_LANGUAGE_LLAMA;
     const int64_t table[] = {config->vocabulary, config->width};
-    ATTN_TRY(attn_parameters_add(parameters, "model.embed_tokens.weight", 2, table,
-                                 ATTN_INITIAL_NORMAL, &language->embedding));
-    for (int64_t i = 0; i < config->layers; i++)
-        ATTN_TRY(add_layer(language, i));
-    ATTN_TRY(attn_parameters_add(parameters, "model.norm.weight", 1, &config->width,
-                                 ATTN_INITIAL_ONES, &language->norm));
+    ATTN_TRY(attn_parameters_add(
+        parameters, is_llama ? "model.embed_tokens.weight" : "embedding.weight", 2, table,
+        ATTN_INITIAL_NORMAL, &language->embedding));
+    ATTN_TRY(is_llama ? add_llama(language) : add_lstm(language));
     language->output = language->embedding;
     if (!config->untied)
         return ATTN_OK;
@@ -139,6 +164,8 @@ static attn_status add_parameters(attn_language *language)
 static attn_status fill_angles(attn_language *language)
 {
     const attn_language_config *const config = &language->config;
+    if (config->body != ATTN_LANGUAGE_LLAMA)
+        return ATTN_OK;
     const size_t half = (size_t)(config->width / config->heads / 2);
     const size_t count = (size_t)config->max_positions * half;
     language->cosine = malloc(count * sizeof *language->cosine);
@@ -156,32 +183,50 @@ static attn_status fill_angles(attn_language *language)
     return ATTN_OK;
 }
 
-attn_status attn_language_create(attn_language **language,
-                                 const attn_language_config *config, uint64_t seed,
-                                 attn_error *error)
+static attn_status no_memory(const attn_language_config *config, attn_error *error)
+{
+    return attn_error_set(error, ATTN_ENOMEM,
+                          "language model: no memory for %lld layers of width %lld",
+                          (long long)config->layers, (long long)config->width);
+}
+
+attn_status attn_language_outline(attn_language **language,
+                                  const attn_language_config *config, attn_error *error)
 {
     *language = NULL;
     ATTN_TRY(check_config(config, error));
     attn_language *const created = calloc(1, sizeof *created);
-    attn_status status = ATTN_ENOMEM;
-    if (created) {
-        created->config = *config;
-        created->layers = calloc((size_t)config->layers, sizeof *created->layers);
-        if (created->layers)
-            status = add_parameters(created);
-        if (status == ATTN_OK)
-            status = attn_parameters_allocate(&created->parameters);
-        if (status == ATTN_OK)
-            status = fill_angles(created);
-    }
-    if (status != ATTN_OK) {
+    if (!created)
+        return no_memory(config, error);
+    created->config = *config;
+    if (add_parameters(created) != ATTN_OK) {
         attn_language_destroy(created);
-        return attn_error_set(error, status,
-                              "language model: no memory for %lld layers of width %lld",
-                              (long long)config->layers, (long long)config->width);
+        return no_memory(config, error);
     }
-    attn_parameters_initialise(&created->parameters, seed);
     *language = created;
+    return ATTN_OK;
+}
+
+attn_status attn_language_allocate(attn_language *language, attn_error *error)
+{
+    if (attn_parameters_allocate(&language->parameters) != ATTN_OK ||
+        fill_angles(language) != ATTN_OK)
+        return no_memory(&language->config, error);
+    return ATTN_OK;
+}
+
+attn_status attn_language_create(attn_language **language,
+                                 const attn_language_config *config, uint64_t seed,
+                                 attn_error *error)
+{
+    ATTN_TRY(attn_language_outline(language, config, error));
+    const attn_status status = attn_language_allocate(*language, error);
+    if (status != ATTN_OK) {
+        attn_language_destroy(*language);
+        *language = NULL;
+        return status;
+    }
+    attn_parameters_initialise(&(*language)->parameters, seed);
     return ATTN_OK;
 }
 
@@ -206,108 +251,7 @@ attn_parameters *attn_language_parameters(attn_language *language)
     return &language->parameters;
 }
 
-/* ---- What it computes ------------------------------------------------------------ */
-
-/* A pass over packed texts, and where each token stands in its own. */
-struct reading {
-    const attn_language *language;
-    const attn_pass *pass;
-    attn_packing packing;
-    const int32_t *positions;
-    attn_rotation rotation; /* without its heads */
-};
-
-static attn_tensor *project(const attn_pass *pass, attn_tensor *x, size_t weight)
+const char *attn_language_note(const attn_language *language)
 {
-    return attn_linear(pass->tape, x, attn_pass_parameter(pass, weight), NULL, false);
-}
-
-static attn_tensor *norm(const struct reading *r, attn_tensor *x, size_t gain)
-{
-    return attn_rms_norm(r->pass->tape, x, attn_pass_parameter(r->pass, gain),
-                         r->language->config.epsilon);
-}
-
-static attn_tensor *turned(const struct reading *r, attn_tensor *x, int64_t heads)
-{
-    attn_rotation rotation = r->rotation;
-    rotation.heads = heads;
-    return attn_rotary(r->pass->tape, x, r->positions, &rotation);
-}
-
-static attn_tensor *attend(const struct reading *r, int64_t index, attn_tensor *x)
-{
-    const attn_language_config *const config = &r->language->config;
-    const struct layer *const layer = &r->language->layers[index];
-    attn_tensor *const n = norm(r, x, layer->attention_norm);
-    attn_tensor *const query = project(r->pass, n, layer->query);
-    const attn_memory memory = {
-        .key = turned(r, project(r->pass, n, layer->key), config->key_heads),
-        .value = project(r->pass, n, layer->value),
-        .packing = r->packing,
-    };
-    const attn_heads heads = {.heads = config->heads,
-                              .key_heads = config->key_heads,
-                              .part = ATTN_PART_DECODER,
-                              .index = index,
-                              .causal = true,
-                              .dropout = config->attention_dropout};
-    attn_tensor *const attended = attn_heads_forward(
-        &heads, r->pass, turned(r, query, config->heads), r->packing, &memory);
-    return attn_add_dropout(r->pass->tape, x, project(r->pass, attended, layer->out),
-                            config->dropout);
-}
-
-static attn_tensor *feed_forward(const struct reading *r, int64_t index, attn_tensor *x)
-{
-    const struct layer *const layer = &r->language->layers[index];
-    attn_tensor *const n = norm(r, x, layer->feed_norm);
-    attn_tensor *const inner = attn_gate(r->pass->tape, project(r->pass, n, layer->gate),
-                                         project(r->pass, n, layer->up), ATTN_SILU);
-    return attn_add_dropout(r->pass->tape, x, project(r->pass, inner, layer->down),
-                            r->language->config.dropout);
-}
-
-attn_tensor *attn_language_hidden(const attn_language *language, const attn_pass *pass,
-                                  const int32_t *ids, attn_packing packing)
-{
-    const attn_language_config *const config = &language->config;
-    const int64_t tokens = packing.starts[packing.sequences];
-    attn_tensor *x = attn_embedding(
-        pass->tape, attn_pass_parameter(pass, language->embedding), ids, tokens, 1.0f);
-    x = attn_dropout(pass->tape, x, config->dropout);
-    const int32_t *const positions =
-        attn_positions(pass->tape, packing, tokens, config->max_positions, 0);
-    if (!positions)
-        return NULL;
-    const struct reading reading = {
-        .language = language,
-        .pass = pass,
-        .packing = packing,
-        .positions = positions,
-        .rotation = {.turned = config->width / config->heads,
-                     .cosine = language->cosine,
-                     .sine = language->sine,
-                     .positions = config->max_positions},
-    };
-    for (int64_t i = 0; i < config->layers; i++)
-        x = feed_forward(&reading, i, attend(&reading, i, x));
-    return norm(&reading, x, language->norm);
-}
-
-attn_tensor *attn_language_logits(const attn_language *language, const attn_pass *pass,
-                                  const int32_t *ids, attn_packing packing)
-{
-    attn_tensor *const hidden = attn_language_hidden(language, pass, ids, packing);
-    return project(pass, hidden, language->output);
-}
-
-attn_tensor *attn_language_loss(const attn_language *language, const attn_pass *pass,
-                                const int32_t *ids, const int32_t *targets,
-                                attn_packing packing, double divisor, double *plain)
-{
-    attn_tensor *const hidden = attn_language_hidden(language, pass, ids, packing);
-    return attn_linear_cross_entropy(pass->tape, hidden,
-                                     attn_pass_parameter(pass, language->output), NULL,
-                                     false, targets, 0.0f, divisor, plain);
+    return language->note;
 }

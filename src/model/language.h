@@ -3,33 +3,61 @@
  * heads, SwiGLU, no biases.  Parameters have the names and shapes of its files, and the
  * logits are those of `transformers`.
  *
- * Texts are packed (see nn/layers.h). */
+ * Its control is the same without attention: the embedding, layers of LSTM, the output
+ * (Zaremba et al. 2014), in a layout of ours with PyTorch's names.
+ *
+ * Texts are packed (see nn/layers.h).  Token by token: language_run.h. */
 #ifndef ATTN_MODEL_LANGUAGE_H
 #define ATTN_MODEL_LANGUAGE_H
 
 #include "base/error.h"
 #include "nn/layers.h"
 
+typedef enum attn_language_body {
+    ATTN_LANGUAGE_LLAMA,
+    ATTN_LANGUAGE_LSTM /* of what follows it has vocabulary, width, layers (8 at most),
+                        * max_positions (which nothing in it needs: those of the texts it
+                        * is for), dropout, untied, bos and eos */
+} attn_language_body;
+
 typedef struct attn_language_config {
+    attn_language_body body;
     int64_t vocabulary, width, layers;
     int64_t heads, key_heads; /* heads divides width and is a multiple of key_heads */
     int64_t inner;            /* of the feed-forward layers */
     int64_t max_positions;    /* longest text in tokens */
     double rotary_base;       /* "rope_theta", 10000 in Llama 2 */
     float epsilon;            /* of the norms */
-    float dropout; /* of embeddings, and of what joins the residual stream; not Llama's */
+    float dropout; /* of embeddings, and of what joins the residual stream; not Llama's.
+                    * LSTM: of what enters each layer and the output */
     float attention_dropout;
-    bool untied; /* the projection is lm_head.weight and not the embedding */
+    bool untied;      /* the projection is a table of its own and not the embedding */
+    int64_t bos, eos; /* ids of what begins and ends a text; −1 where there is none */
 } attn_language_config;
 
 typedef struct attn_language attn_language;
 
 /** New, with initialised parameters.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range, a head of an odd
- *         width, max_positions × a head's width above 2^24, a dropout outside [0, 1). */
+ *         width, max_positions × a head's width above 2^24, a dropout outside [0, 1), bos
+ *         or eos not in the vocabulary. */
 ATTN_CHECKED attn_status attn_language_create(attn_language **language,
                                               const attn_language_config *config,
                                               uint64_t seed, attn_error *error);
+/** From a folder: config.json, of LlamaForCausalLM or ours of the LSTM, and
+ * model.safetensors, held against each other as attn_translator_load does.
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EIO (not there, not readable), ATTN_EFORMAT (not
+ * what it should be), or ATTN_EUNSUPPORTED (a model of another class or variant). */
+ATTN_CHECKED attn_status attn_language_load(attn_language **language, const char *folder,
+                                            attn_error *error);
+/** config.json, generation_config.json, tokenizer_config.json and model.safetensors
+ * (attn_dtype ATTN_DTYPE_F32 or ATTN_DTYPE_BF16), each whole or not at all; the folder is
+ * made where it is missing.  With the Llama body `transformers` opens it. */
+ATTN_CHECKED attn_status attn_language_save(const attn_language *language,
+                                            const char *folder, int dtype,
+                                            attn_error *error);
+/** What loading found worth saying, or "". */
+const char *attn_language_note(const attn_language *language);
 void attn_language_destroy(attn_language *language);
 const attn_language_config *attn_language_config_of(const attn_language *language);
 /** Its parameters: training changes their values. */

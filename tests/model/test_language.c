@@ -4,7 +4,6 @@
 #include "../python.h"
 #include "file/safetensors.h"
 #include "model/language.h"
-#include "small.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,6 +12,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "small_language.h"
 
 enum { VOCABULARY = 23, TEXTS = 4, TOKENS = 19 };
 static const int64_t STARTS[TEXTS + 1] = {0, 7, 8, 8, TOKENS};
@@ -33,42 +34,6 @@ static attn_language_config config(void)
                                   .epsilon = 1e-5f};
 }
 
-static attn_language *create(const attn_language_config *of)
-{
-    attn_language *language;
-    attn_error error;
-    if (attn_language_create(&language, of, 5, &error) != ATTN_OK)
-        fail_msg("%s", error.message);
-    /* Gains that are not 1, so that their places matter. */
-    attn_parameters *const parameters = attn_language_parameters(language);
-    for (size_t i = 0; i < parameters->length; i++) {
-        const attn_parameter *const p = &parameters->list[i];
-        for (size_t j = 0; !p->decays && j < p->count; j++)
-            parameters->values[p->offset + j] += 0.3f * sinf((float)(i + 3 * j));
-    }
-    return language;
-}
-
-static void fill_ids(int32_t *ids, size_t count)
-{
-    for (size_t n = 0; n < count; n++)
-        ids[n] = (int32_t)((n * n * 7 + n * 5 + 3) % VOCABULARY);
-}
-
-static attn_tape *tape_create(void)
-{
-    attn_tape *tape;
-    assert_int_equal(attn_tape_create(&tape, small_context()), ATTN_OK);
-    return tape;
-}
-
-static void tape_destroy(attn_tape *tape)
-{
-    attn_context *const context = attn_tape_context(tape);
-    attn_tape_destroy(tape);
-    attn_context_destroy(context);
-}
-
 static const float *logits_of(attn_language *language, attn_tape *tape,
                               const int32_t *ids, attn_packing packing)
 {
@@ -85,10 +50,10 @@ static void a_text_alone_has_the_bits_it_has_among_others(void **state)
 {
     (void)state;
     const attn_language_config of = config();
-    attn_language *const language = create(&of);
-    attn_tape *const tape = tape_create(), *const alone = tape_create();
+    attn_language *const language = small_language(&of);
+    attn_tape *const tape = small_tape(), *const alone = small_tape();
     int32_t ids[TOKENS];
-    fill_ids(ids, TOKENS);
+    small_language_ids(ids, TOKENS, VOCABULARY);
     const float *const together = logits_of(language, tape, ids, PACKING);
     for (size_t text = 0; text < TEXTS; text++) {
         const int64_t length = STARTS[text + 1] - STARTS[text];
@@ -98,7 +63,7 @@ static void a_text_alone_has_the_bits_it_has_among_others(void **state)
         assert_memory_equal(logits, together + STARTS[text] * VOCABULARY,
                             (size_t)length * VOCABULARY * sizeof(float));
     }
-    tape_destroy(tape), tape_destroy(alone);
+    small_tape_destroy(tape), small_tape_destroy(alone);
     attn_language_destroy(language);
 }
 
@@ -106,10 +71,10 @@ static void what_follows_changes_no_bit_before_it(void **state)
 {
     (void)state;
     const attn_language_config of = config();
-    attn_language *const language = create(&of);
-    attn_tape *const tape = tape_create(), *const other = tape_create();
+    attn_language *const language = small_language(&of);
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     int32_t ids[TOKENS];
-    fill_ids(ids, TOKENS);
+    small_language_ids(ids, TOKENS, VOCABULARY);
     const float *const first = logits_of(language, tape, ids, PACKING);
     ids[4] = (ids[4] + 1) % VOCABULARY;
     const float *const second = logits_of(language, other, ids, PACKING);
@@ -118,7 +83,7 @@ static void what_follows_changes_no_bit_before_it(void **state)
                             VOCABULARY * sizeof(float));
     assert_memory_not_equal(first + 6 * VOCABULARY, second + 6 * VOCABULARY,
                             VOCABULARY * sizeof(float));
-    tape_destroy(tape), tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_language_destroy(language);
 }
 
@@ -147,11 +112,11 @@ static double loss_of(attn_language *language, attn_tape *tape, const int32_t *i
 static void check_gradients(const attn_language_config *of)
 {
     const float step = 2e-2f;
-    attn_language *const language = create(of);
-    attn_tape *const tape = tape_create();
+    attn_language *const language = small_language(of);
+    attn_tape *const tape = small_tape();
     attn_parameters *const parameters = attn_language_parameters(language);
     int32_t ids[TOKENS];
-    fill_ids(ids, TOKENS);
+    small_language_ids(ids, TOKENS, VOCABULARY);
     float *const gradients = calloc(parameters->floats, sizeof *gradients);
     loss_of(language, tape, ids, gradients);
     for (size_t i = 0; i < parameters->length; i++) {
@@ -172,7 +137,7 @@ static void check_gradients(const attn_language_config *of)
         }
     }
     free(gradients);
-    tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_language_destroy(language);
 }
 
@@ -184,30 +149,37 @@ static void every_parameter_has_the_gradient_of_differences(void **state)
     of.untied = true;
     of.key_heads = 1;
     check_gradients(&of);
+    of.body = ATTN_LANGUAGE_LSTM;
+    check_gradients(&of);
+}
+
+static void learn_a_short_text(const attn_language_config *of, float rate)
+{
+    attn_language *const language = small_language(of);
+    attn_tape *const tape = small_tape();
+    attn_parameters *const parameters = attn_language_parameters(language);
+    const size_t bytes = parameters->floats * sizeof(float);
+    float *const gradients = malloc(bytes);
+    int32_t ids[TOKENS];
+    small_language_ids(ids, TOKENS, VOCABULARY);
+    double loss = 0.0;
+    for (int step = 0; step < 300; step++) {
+        memset(gradients, 0, bytes);
+        loss = loss_of(language, tape, ids, gradients);
+        for (size_t i = 0; i < parameters->floats; i++)
+            parameters->values[i] -= rate * gradients[i];
+    }
+    assert_true(loss < 0.1); /* from about 5, or 3 */
+    free(gradients);
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
 }
 
 static void a_few_hundred_steps_learn_a_short_text(void **state)
 {
     (void)state;
     const attn_language_config of = config();
-    attn_language *const language = create(&of);
-    attn_tape *const tape = tape_create();
-    attn_parameters *const parameters = attn_language_parameters(language);
-    const size_t bytes = parameters->floats * sizeof(float);
-    float *const gradients = malloc(bytes);
-    int32_t ids[TOKENS];
-    fill_ids(ids, TOKENS);
-    double loss = 0.0;
-    for (int step = 0; step < 300; step++) {
-        memset(gradients, 0, bytes);
-        loss = loss_of(language, tape, ids, gradients);
-        for (size_t i = 0; i < parameters->floats; i++)
-            parameters->values[i] -= 0.1f * gradients[i];
-    }
-    assert_true(loss < 0.1); /* from about 5 */
-    free(gradients);
-    tape_destroy(tape);
-    attn_language_destroy(language);
+    learn_a_short_text(&of, 0.1f);
 }
 
 static void refuses(attn_language_config of, const char *fragment)
@@ -244,14 +216,22 @@ static void sizes_that_do_not_fit_are_named(void **state)
     refuses(of, "rotary_base is 0");
 }
 
+static void an_lstm_learns_it_too(void **state)
+{
+    (void)state;
+    attn_language_config of = config();
+    of.body = ATTN_LANGUAGE_LSTM;
+    learn_a_short_text(&of, 1.0f);
+}
+
 static void a_text_longer_than_the_positions_fails_the_tape(void **state)
 {
     (void)state;
     const attn_language_config of = config();
-    attn_language *const language = create(&of);
-    attn_tape *const tape = tape_create();
+    attn_language *const language = small_language(&of);
+    attn_tape *const tape = small_tape();
     int32_t ids[17];
-    fill_ids(ids, 17);
+    small_language_ids(ids, 17, VOCABULARY);
     const attn_pass pass = {.tape = tape,
                             .parameters = attn_language_parameters(language)};
     attn_tape_begin(tape, false, 0);
@@ -260,7 +240,7 @@ static void a_text_longer_than_the_positions_fails_the_tape(void **state)
     assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
     assert_non_null(
         strstr(attn_context_message(attn_tape_context(tape)), "has 17 tokens"));
-    tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_language_destroy(language);
 }
 
@@ -272,12 +252,12 @@ enum { MOST_ENTRIES = 64 };
  * configuration in the words of LlamaConfig. */
 static void write_case(const attn_language_config *of, const char *folder)
 {
-    attn_language *const language = create(of);
-    attn_tape *const tape = tape_create();
+    attn_language *const language = small_language(of);
+    attn_tape *const tape = small_tape();
     attn_error error;
     int32_t ids[TOKENS];
     char path[1024], text[512];
-    fill_ids(ids, TOKENS);
+    small_language_ids(ids, TOKENS, VOCABULARY);
     const attn_parameters *const parameters = attn_language_parameters(language);
     attn_safetensors_entry entries[MOST_ENTRIES] = {
         {.name = "ids",
@@ -319,7 +299,7 @@ static void write_case(const attn_language_config *of, const char *folder)
     path_join(path, sizeof path, folder, "case.safetensors");
     if (attn_safetensors_write(path, entries, count, &note, 1, &error) != ATTN_OK)
         fail_msg("%s", error.message);
-    tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_language_destroy(language);
 }
 
@@ -348,6 +328,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_follows_changes_no_bit_before_it),
         cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
         cmocka_unit_test(a_few_hundred_steps_learn_a_short_text),
+        cmocka_unit_test(an_lstm_learns_it_too),
         cmocka_unit_test(sizes_that_do_not_fit_are_named),
         cmocka_unit_test(a_text_longer_than_the_positions_fails_the_tape),
         cmocka_unit_test(transformers_computes_the_same_logits),

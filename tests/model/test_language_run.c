@@ -1,0 +1,255 @@
+/* A language model token by token gives the logits of a pass over the whole text, or with
+ * a window and sinks of the text that is left. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "model/language_run.h"
+#include "small_language.h"
+
+enum { TOKENS = 200, VOCABULARY = 23 };
+
+static attn_language_run *run_over(const attn_language *language, attn_tape *tape,
+                                   const attn_language_run_options *options)
+{
+    attn_language_run *run;
+    attn_error error;
+    if (attn_language_run_create(&run, language, tape, options, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return run;
+}
+
+static const float *read_ids(attn_language_run *run, const int32_t *ids, int64_t count)
+{
+    const float *logits;
+    attn_error error;
+    if (attn_language_run_read(run, ids, count, &logits, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return logits;
+}
+
+static void expect_close(const float *got, const float *expected, double bound,
+                         const char *what, int64_t at)
+{
+    for (int64_t i = 0; i < VOCABULARY; i++)
+        if (!(fabs((double)got[i] - (double)expected[i]) <= bound))
+            fail_msg("%s: logit %lld after %lld tokens is %.7g, expected %.7g", what,
+                     (long long)i, (long long)at, (double)got[i], (double)expected[i]);
+}
+
+/* Reads `first` tokens together, then one by one but for three together in between. */
+static void check_steps(const attn_language_config *config, attn_cache_type cache,
+                        int64_t first, double bound, const char *what)
+{
+    attn_language *const language = small_language(config);
+    attn_tape *const tape = small_tape(), *const whole = small_tape();
+    const attn_language_run_options options = {.cache = cache};
+    attn_language_run *const run = run_over(language, tape, &options);
+    int32_t ids[TOKENS];
+    small_language_ids(ids, TOKENS, VOCABULARY);
+    const float *const expected = small_language_logits(language, whole, ids, TOKENS);
+    for (int64_t at = 0; at < TOKENS;) {
+        const int64_t count = at == 0 ? first : at > 100 && at < 104 ? 3 : 1;
+        const float *const logits = read_ids(run, ids + at, count);
+        at += count;
+        assert_int_equal(attn_language_run_length(run), at);
+        expect_close(logits, expected + (at - 1) * VOCABULARY, bound, what, at);
+    }
+    attn_language_run_destroy(run);
+    small_tape_destroy(tape), small_tape_destroy(whole);
+    attn_language_destroy(language);
+}
+
+/* Logits of up to 4: fp32 differs by the order of sums, 16 bits by 2⁻⁹ of keys and
+ * values, 8 bits by 1/254 of them. */
+static void each_step_gives_the_logits_of_the_whole_text(void **state)
+{
+    (void)state;
+    attn_language_config config = small_language_config();
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "fp32");
+    check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "fp32, most together");
+    check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "bf16");
+    check_steps(&config, ATTN_CACHE_I8, 5, 6e-2, "8 bits");
+    config.untied = true;
+    config.key_heads = 1;
+    check_steps(&config, ATTN_CACHE_F32, 2, 2e-5, "one key head, untied");
+}
+
+static void an_lstm_goes_on_from_its_state(void **state)
+{
+    (void)state;
+    const attn_language_config config = small_lstm_config();
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "lstm");
+    check_steps(&config, ATTN_CACHE_F32, 60, 2e-5, "lstm, most together");
+}
+
+static void fewer_bits_take_less_memory(void **state)
+{
+    (void)state;
+    const attn_language_config config = small_language_config();
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape();
+    const attn_cache_type types[] = {ATTN_CACHE_F32, ATTN_CACHE_BF16, ATTN_CACHE_I8};
+    size_t bytes[3];
+    for (int i = 0; i < 3; i++) {
+        const attn_language_run_options options = {.cache = types[i]};
+        attn_language_run *const run = run_over(language, tape, &options);
+        bytes[i] = attn_language_run_bytes(run);
+        attn_language_run_destroy(run);
+    }
+    assert_true(bytes[1] < bytes[0] * 6 / 10);
+    assert_true(bytes[2] < bytes[1]);
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
+}
+
+/* ---- A window and sinks ---------------------------------------------------------- */
+
+/* With one layer, keys and values are those of the tokens alone, so that what is left is
+ * a text: of 0 to 9 with 4 sinks and 4 in the window, 0 1 2 3 6 7 8 9, at positions 0 to
+ * 7 (Xiao et al. 2023, section 3.2). */
+static void a_window_with_sinks_reads_what_is_left_as_a_text(void **state)
+{
+    (void)state;
+    enum { SINKS = 4, WINDOW = 4, MOST = 40 };
+    attn_language_config config = small_language_config();
+    config.layers = 1;
+    config.max_positions = SINKS + WINDOW;
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape(), *const whole = small_tape();
+    const attn_language_run_options options = {.window = WINDOW, .sinks = SINKS};
+    for (int64_t first = 1; first <= 12; first += 11) {
+        attn_language_run *const run = run_over(language, tape, &options);
+        int32_t ids[MOST], left[SINKS + WINDOW];
+        small_language_ids(ids, MOST, VOCABULARY);
+        for (int64_t at = 0; at < MOST;) {
+            const int64_t count = at == 0 ? first : 1;
+            const float *const logits = read_ids(run, ids + at, count);
+            at += count;
+            const int64_t rows = at < SINKS + WINDOW ? at : SINKS + WINDOW;
+            for (int64_t i = 0; i < rows; i++)
+                left[i] = ids[i < SINKS ? i : at - rows + i];
+            const float *const expected =
+                small_language_logits(language, whole, left, rows);
+            expect_close(logits, expected + (rows - 1) * VOCABULARY, 2e-5, "window", at);
+        }
+        assert_int_equal(attn_language_run_length(run), MOST);
+        attn_language_run_destroy(run);
+    }
+    small_tape_destroy(tape), small_tape_destroy(whole);
+    attn_language_destroy(language);
+}
+
+static void a_window_longer_than_the_text_changes_nothing(void **state)
+{
+    (void)state;
+    const attn_language_config config = small_language_config();
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape(), *const other = small_tape();
+    const attn_language_run_options options = {.window = 250, .sinks = 2};
+    attn_language_run *const run = run_over(language, tape, &options);
+    attn_language_run *const plain = run_over(language, other, NULL);
+    int32_t ids[TOKENS];
+    small_language_ids(ids, TOKENS, VOCABULARY);
+    for (int64_t at = 0; at < TOKENS; at++)
+        expect_close(read_ids(run, ids + at, 1), read_ids(plain, ids + at, 1), 2e-5,
+                     "long window", at + 1);
+    attn_language_run_destroy(run), attn_language_run_destroy(plain);
+    small_tape_destroy(tape), small_tape_destroy(other);
+    attn_language_destroy(language);
+}
+
+/* ---- Refusals -------------------------------------------------------------------- */
+
+static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    attn_language_config config = small_language_config();
+    config.max_positions = 4;
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape(), *const whole = small_tape();
+    attn_language_run *const run = run_over(language, tape, NULL);
+    const int32_t ids[] = {3, 4, 5, 6, 7};
+    const float *logits;
+    attn_error error;
+    read_ids(run, ids, 3);
+    assert_int_equal(attn_language_run_read(run, ids, 2, &logits, &error), ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "5 tokens, expected at most 4"));
+    assert_int_equal(attn_language_run_length(run), 3);
+    expect_close(read_ids(run, ids + 3, 1),
+                 small_language_logits(language, whole, ids, 4) + 3 * VOCABULARY, 2e-5,
+                 "after a refusal", 4);
+    attn_language_run_destroy(run);
+    small_tape_destroy(tape), small_tape_destroy(whole);
+    attn_language_destroy(language);
+}
+
+static void refuses(const attn_language_config *config,
+                    const attn_language_run_options *options, const char *fragment)
+{
+    attn_language *const language = small_language(config);
+    attn_tape *const tape = small_tape();
+    attn_language_run *run;
+    attn_error error;
+    assert_int_equal(attn_language_run_create(&run, language, tape, options, &error),
+                     ATTN_EINVAL);
+    assert_null(run);
+    if (!strstr(error.message, fragment))
+        fail_msg("\"%s\" without \"%s\"", error.message, fragment);
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
+}
+
+static void options_that_do_not_fit_are_named(void **state)
+{
+    (void)state;
+    const attn_language_config llama = small_language_config();
+    const attn_language_config lstm = small_lstm_config();
+    refuses(&llama, &(attn_language_run_options){.capacity = 301},
+            "301 tokens, expected at most the model's 300");
+    refuses(&llama, &(attn_language_run_options){.window = 299, .sinks = 2},
+            "window of 299 tokens and 2 sinks");
+    refuses(&llama, &(attn_language_run_options){.sinks = 2}, "window of 0 tokens");
+    refuses(&llama, &(attn_language_run_options){.window = 9, .cache = ATTN_CACHE_BF16},
+            "expected fp32");
+    refuses(&lstm, &(attn_language_run_options){.window = 9}, "window of an LSTM");
+}
+
+static void an_id_outside_the_vocabulary_is_named(void **state)
+{
+    (void)state;
+    const attn_language_config config = small_language_config();
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape();
+    attn_language_run *const run = run_over(language, tape, NULL);
+    const int32_t ids[] = {3, VOCABULARY};
+    const float *logits;
+    attn_error error;
+    assert_int_equal(attn_language_run_read(run, ids, 2, &logits, &error), ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "token 1 is 23, expected 0 to 22"));
+    assert_int_equal(attn_language_run_read(run, ids, 0, &logits, &error), ATTN_EINVAL);
+    assert_int_equal(attn_language_run_length(run), 0);
+    attn_language_run_destroy(run);
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_step_gives_the_logits_of_the_whole_text),
+        cmocka_unit_test(an_lstm_goes_on_from_its_state),
+        cmocka_unit_test(fewer_bits_take_less_memory),
+        cmocka_unit_test(a_window_with_sinks_reads_what_is_left_as_a_text),
+        cmocka_unit_test(a_window_longer_than_the_text_changes_nothing),
+        cmocka_unit_test(a_text_longer_than_the_positions_is_refused_with_both_numbers),
+        cmocka_unit_test(options_that_do_not_fit_are_named),
+        cmocka_unit_test(an_id_outside_the_vocabulary_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
