@@ -29,9 +29,6 @@ static const char help[] =
     "\n"
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
 
-/* Target tokens whose loss is computed together. */
-enum { LOSS_TOKENS = 4000, SHARDS = 2 };
-
 struct arguments {
     const char *model, *file, *write;
     const char *beam, *length_power, *limit, *threads;
@@ -55,30 +52,6 @@ struct job {
     pthreadpool_t pool;
     attn_corpus corpus;
 };
-
-static attn_status measure_loss(const struct job *job, struct scores *scores,
-                                attn_error *error)
-{
-    attn_pairs pairs;
-    attn_shards shards;
-    attn_corpus part = job->corpus;
-    part.lines = scores->sentences;
-    attn_status status = attn_pairs_encode(
-        &pairs, &part, job->model.tokenizer,
-        attn_translator_config_of(job->model.translator)->max_positions, error);
-    if (status != ATTN_OK)
-        return status;
-    scores->left_out = pairs.left_out;
-    status = attn_shards_create(&shards, SHARDS, 0, job->pool, error);
-    if (status == ATTN_OK) {
-        status = attn_score_loss(&shards, job->model.translator,
-                                 attn_translator_parameters(job->model.translator),
-                                 &pairs, LOSS_TOKENS, &scores->loss, error);
-        attn_shards_free(&shards);
-    }
-    attn_pairs_free(&pairs);
-    return status;
-}
 
 static attn_status write_lines(const attn_translations *translations, const char *path,
                                attn_error *error)
@@ -128,20 +101,22 @@ static attn_status score(struct job *job, struct scores *scores, attn_error *err
     const bool limited = job->limit > 0 && (size_t)job->limit < lines;
     scores->sentences = limited ? (size_t)job->limit : lines;
     scores->references = job->corpus.first_field[scores->sentences] - scores->sentences;
-    status = measure_loss(job, scores, error);
+    status = attn_score_loss(job->model.translator, job->model.tokenizer, &job->corpus,
+                             scores->sentences, job->pool, &scores->loss,
+                             &scores->left_out, error);
     return status == ATTN_OK ? measure_bleu(job, scores, error) : status;
 }
 
 static void print_json(const struct job *job, const struct scores *scores)
 {
-    const double loss = scores->loss.plain / (double)scores->loss.tokens;
+    const double loss = scores->loss.plain / (double)scores->loss.targets;
     printf("{\"bleu\": %.2f, \"brevity\": %.4f, \"loss\": %.4f, \"perplexity\": %.3f, "
            "\"target_tokens\": %" PRId64 ", \"sentences\": %zu, \"references\": %zu, "
            "\"beams\": %" PRId64 ", \"length_power\": %g, \"unfinished\": %" PRId64
            ", \"left_out_of_loss\": %zu, \"written_tokens\": %" PRId64
            ", \"seconds\": %.2f, \"tokens_per_second\": %.1f}\n",
            attn_bleu_score(&scores->bleu), attn_bleu_brevity(&scores->bleu), loss,
-           exp(loss), scores->loss.tokens, scores->sentences, scores->references,
+           exp(loss), scores->loss.targets, scores->sentences, scores->references,
            job->search.beams, job->search.length_power, scores->unfinished,
            scores->left_out, scores->written, scores->seconds,
            (double)scores->written / scores->seconds);
@@ -149,7 +124,7 @@ static void print_json(const struct job *job, const struct scores *scores)
 
 static void print_table(const struct job *job, const struct scores *scores)
 {
-    const double loss = scores->loss.plain / (double)scores->loss.tokens;
+    const double loss = scores->loss.plain / (double)scores->loss.targets;
     const attn_bleu *const bleu = &scores->bleu;
     printf("BLEU         %7.2f   %zu sentences, %zu references; brevity %.3f (%" PRId64
            " words for %" PRId64 ")\n",
@@ -157,7 +132,7 @@ static void print_table(const struct job *job, const struct scores *scores)
            attn_bleu_brevity(bleu), bleu->hypothesis_length, bleu->reference_length);
     printf("loss         %7.4f   nats a token, of %" PRId64
            " tokens of first references\n",
-           loss, scores->loss.tokens);
+           loss, scores->loss.targets);
     printf("perplexity   %7.2f\n", exp(loss));
     printf("speed        %7.0f   tokens a second written, %.1f s, %" PRId64
            " threads, %" PRId64 " beams\n",

@@ -4,78 +4,84 @@
 #include "file/safetensors.h"
 #include "train/recipe.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARRAYS = 4, NUMBER_BYTES = 40 };
+enum { VALUES, FIRST, SECOND, AVERAGE, BEST, ARRAYS, NUMBER_BYTES = 40 };
 
 static const char *const NAMES[ARRAYS] = {"values", "first_moment", "second_moment",
-                                          "average"};
+                                          "average", "best"};
 
-static void list_arrays(float *arrays[ARRAYS], const attn_parameters *parameters,
-                        const attn_optimiser *optimiser)
+/* The last two may be NULL. */
+static void list_arrays(float *arrays[ARRAYS], const attn_checkpoint *checkpoint)
 {
-    arrays[0] = parameters->values;
-    arrays[1] = optimiser->first;
-    arrays[2] = optimiser->second;
-    arrays[3] = optimiser->average; /* or NULL */
+    arrays[VALUES] = checkpoint->parameters->values;
+    arrays[FIRST] = checkpoint->optimiser->first;
+    arrays[SECOND] = checkpoint->optimiser->second;
+    arrays[AVERAGE] = checkpoint->optimiser->average;
+    arrays[BEST] = checkpoint->best;
 }
 
-attn_status attn_checkpoint_save(const char *path, const attn_parameters *parameters,
-                                 const attn_optimiser *optimiser,
-                                 const attn_position *position,
+/* Numbers that __metadata__ keeps of a position; the last two are there after a
+ * validation. */
+enum { STEP, EPOCH, BATCH, TARGET_TOKENS, SECONDS, BEST_LOSS, WAITED, NUMBERS };
+
+static const char *const NUMBER_NAMES[NUMBERS] = {
+    "step", "epoch", "batch", "target_tokens", "seconds", "best_loss", "waited"};
+
+static void spell_position(char out[NUMBERS][NUMBER_BYTES], const attn_position *position)
+{
+    const int64_t whole[NUMBERS] = {[STEP] = position->step,
+                                    [EPOCH] = position->epoch,
+                                    [BATCH] = position->batch,
+                                    [TARGET_TOKENS] = position->target_tokens,
+                                    [WAITED] = position->waited};
+    for (size_t n = 0; n < NUMBERS; n++)
+        snprintf(out[n], NUMBER_BYTES, "%" PRId64, whole[n]);
+    snprintf(out[SECONDS], NUMBER_BYTES, "%.3f", position->seconds);
+    snprintf(out[BEST_LOSS], NUMBER_BYTES, "%.17g", position->best_loss);
+}
+
+attn_status attn_checkpoint_save(const char *path, const attn_checkpoint *checkpoint,
                                  const attn_checkpoint_identity *identity,
                                  attn_error *error)
 {
     float *arrays[ARRAYS];
-    list_arrays(arrays, parameters, optimiser);
     attn_safetensors_entry entries[ARRAYS];
+    char data[NUMBER_BYTES], numbers[NUMBERS][NUMBER_BYTES];
     size_t count = 0;
+    list_arrays(arrays, checkpoint);
     for (size_t n = 0; n < ARRAYS; n++)
         if (arrays[n])
             entries[count++] = (attn_safetensors_entry){
                 .name = NAMES[n],
                 .dtype = ATTN_DTYPE_F32,
                 .rank = 1,
-                .extent = {(int64_t)parameters->floats},
+                .extent = {(int64_t)checkpoint->parameters->floats},
                 .data = arrays[n],
             };
-    char step[NUMBER_BYTES], epoch[NUMBER_BYTES], batch[NUMBER_BYTES];
-    char tokens[NUMBER_BYTES], seconds[NUMBER_BYTES], data[NUMBER_BYTES];
-    snprintf(step, sizeof step, "%" PRId64, position->step);
-    snprintf(epoch, sizeof epoch, "%" PRId64, position->epoch);
-    snprintf(batch, sizeof batch, "%" PRId64, position->batch);
-    snprintf(tokens, sizeof tokens, "%" PRId64, position->target_tokens);
-    snprintf(seconds, sizeof seconds, "%.3f", position->seconds);
     snprintf(data, sizeof data, "%016" PRIx64, identity->data);
-    const attn_safetensors_note notes[] = {
-        {"format", "attn checkpoint 1"},
-        {"recipe", identity->recipe},
-        {"data", data},
-        {"step", step},
-        {"epoch", epoch},
-        {"batch", batch},
-        {"target_tokens", tokens},
-        {"seconds", seconds},
-    };
-    return attn_safetensors_write(path, entries, count, notes,
-                                  sizeof notes / sizeof notes[0], error);
+    attn_safetensors_note notes[3 + NUMBERS] = {
+        {"format", "attn checkpoint 1"}, {"recipe", identity->recipe}, {"data", data}};
+    spell_position(numbers, checkpoint->position);
+    const bool is_validated = isfinite(checkpoint->position->best_loss);
+    const size_t kept = is_validated ? NUMBERS : BEST_LOSS;
+    for (size_t n = 0; n < kept; n++)
+        notes[3 + n] = (attn_safetensors_note){NUMBER_NAMES[n], numbers[n]};
+    return attn_safetensors_write(path, entries, count, notes, 3 + kept, error);
 }
-
-/* Numbers that __metadata__ keeps of a position. */
-enum { STEP, EPOCH, BATCH, TARGET_TOKENS, SECONDS, NUMBERS };
-
-static const char *const NUMBER_NAMES[NUMBERS] = {"step", "epoch", "batch",
-                                                  "target_tokens", "seconds"};
 
 static attn_status read_position(const attn_safetensors *file, const char *path,
                                  attn_position *position, attn_error *error)
 {
-    double numbers[NUMBERS] = {0.0};
+    double numbers[NUMBERS] = {[BEST_LOSS] = (double)INFINITY};
     for (size_t n = 0; n < NUMBERS; n++) {
         const char *const text = attn_safetensors_metadata(file, NUMBER_NAMES[n]);
         char *end = NULL;
+        if (!text && n >= BEST_LOSS)
+            continue;
         if (text)
             numbers[n] = strtod(text, &end);
         /* 2^53: what a double counts exactly. */
@@ -91,6 +97,8 @@ static attn_status read_position(const attn_safetensors *file, const char *path,
         .batch = (int64_t)numbers[BATCH],
         .target_tokens = (int64_t)numbers[TARGET_TOKENS],
         .seconds = numbers[SECONDS],
+        .best_loss = numbers[BEST_LOSS],
+        .waited = (int64_t)numbers[WAITED],
     };
     return ATTN_OK;
 }
@@ -140,29 +148,37 @@ static attn_status check_array(const attn_safetensors *file, const char *path,
 }
 
 static attn_status load(const attn_safetensors *file, const char *path,
-                        attn_parameters *parameters, attn_optimiser *optimiser,
-                        attn_position *position, attn_error *error)
+                        const attn_checkpoint *checkpoint, attn_error *error)
 {
+    const size_t floats = checkpoint->parameters->floats;
     float *arrays[ARRAYS];
     attn_position read;
-    list_arrays(arrays, parameters, optimiser);
-    /* A training that begins to average starts from the weights. */
-    const bool starts_average = arrays[3] && !attn_safetensors_find(file, NAMES[3]);
-    const size_t count = arrays[3] && !starts_average ? ARRAYS : ARRAYS - 1;
-    for (size_t n = 0; n < count; n++)
-        ATTN_TRY(check_array(file, path, NAMES[n], parameters->floats, error));
+    list_arrays(arrays, checkpoint);
     ATTN_TRY(read_position(file, path, &read, error));
-    for (size_t n = 0; n < count; n++)
-        memcpy(arrays[n], attn_safetensors_find(file, NAMES[n])->data,
-               parameters->floats * sizeof(float));
+    /* A training that begins to average starts from the weights, one that begins to keep
+     * the best from none. */
+    const bool starts_average =
+        arrays[AVERAGE] && !attn_safetensors_find(file, NAMES[AVERAGE]);
     if (starts_average)
-        memcpy(arrays[3], arrays[0], parameters->floats * sizeof(float));
-    *position = read;
+        arrays[AVERAGE] = NULL;
+    if (arrays[BEST] && !attn_safetensors_find(file, NAMES[BEST])) {
+        arrays[BEST] = NULL;
+        read.best_loss = (double)INFINITY;
+    }
+    for (size_t n = 0; n < ARRAYS; n++)
+        if (arrays[n])
+            ATTN_TRY(check_array(file, path, NAMES[n], floats, error));
+    for (size_t n = 0; n < ARRAYS; n++)
+        if (arrays[n])
+            memcpy(arrays[n], attn_safetensors_find(file, NAMES[n])->data,
+                   floats * sizeof(float));
+    if (starts_average)
+        memcpy(checkpoint->optimiser->average, arrays[VALUES], floats * sizeof(float));
+    *checkpoint->position = read;
     return ATTN_OK;
 }
 
-attn_status attn_checkpoint_load(const char *path, attn_parameters *parameters,
-                                 attn_optimiser *optimiser, attn_position *position,
+attn_status attn_checkpoint_load(const char *path, const attn_checkpoint *checkpoint,
                                  const attn_checkpoint_identity *identity, bool changed,
                                  attn_error *error)
 {
@@ -170,7 +186,7 @@ attn_status attn_checkpoint_load(const char *path, attn_parameters *parameters,
     ATTN_TRY(attn_safetensors_open(&file, path, error));
     attn_status status = check_identity(file, path, identity, changed, error);
     if (status == ATTN_OK)
-        status = load(file, path, parameters, optimiser, position, error);
+        status = load(file, path, checkpoint, error);
     attn_safetensors_close(file);
     return status;
 }

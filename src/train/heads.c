@@ -57,16 +57,14 @@ static attn_status observe(void *user, const attn_observation *seen)
     return status;
 }
 
-attn_status attn_heads_measure(attn_shards *shards, const attn_translator *translator,
-                               const attn_parameters *parameters, const attn_pairs *pairs,
+attn_status attn_heads_measure(attn_shards *shards, const attn_task *task,
                                const size_t *list, size_t count, attn_lowest_head *lowest,
                                attn_error *error)
 {
-    struct meter meter = {{1.0, ATTN_PART_ENCODER, 0, 0}, false};
+    struct meter meter = {{.entropy = (double)NAN}, false};
     const attn_observer observer = {&meter, observe};
     attn_batch_loss loss;
-    ATTN_TRY(attn_shards_measure(shards, translator, parameters, pairs, list, count,
-                                 &observer, &loss, error));
+    ATTN_TRY(attn_shards_measure(shards, task, list, count, &observer, &loss, error));
     *lowest = meter.lowest;
     return ATTN_OK;
 }

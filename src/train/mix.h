@@ -19,4 +19,12 @@ static inline double attn_mix_unit(uint64_t seed, uint64_t count)
     return (double)(attn_mix(seed, count) >> 11) * 0x1p-53;
 }
 
+/* Of data, word after word from ATTN_MIX_HASH on (FNV-1a, by whole words). */
+static const uint64_t ATTN_MIX_HASH = UINT64_C(0xcbf29ce484222325);
+
+static inline uint64_t attn_mix_hash(uint64_t hash, uint64_t word)
+{
+    return (hash ^ word) * UINT64_C(0x100000001b3);
+}
+
 #endif

@@ -1,6 +1,7 @@
 /* Encodes a parallel corpus. */
 #include "train/pairs.h"
 #include "base/context.h"
+#include "train/mix.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,21 +40,15 @@ static attn_status append(struct ids *ids, const char *text,
     return ATTN_OK;
 }
 
-/* FNV-1a, by whole words. */
-static uint64_t hash_word(uint64_t hash, uint64_t word)
-{
-    return (hash ^ word) * UINT64_C(0x100000001b3);
-}
-
 static void sum_up(attn_pairs *pairs)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    uint64_t hash = ATTN_MIX_HASH;
     for (size_t n = 0; n < pairs->count; n++) {
         pairs->source_tokens += attn_pairs_source_length(pairs, n);
         pairs->target_tokens += attn_pairs_target_length(pairs, n);
-        hash = hash_word(hash, pairs->middle[n]);
+        hash = attn_mix_hash(hash, pairs->middle[n]);
         for (size_t i = pairs->begin[n]; i < pairs->begin[n + 1]; i++)
-            hash = hash_word(hash, (uint64_t)pairs->ids[i]);
+            hash = attn_mix_hash(hash, (uint64_t)pairs->ids[i]);
     }
     pairs->hash = hash;
 }
@@ -117,4 +112,73 @@ void attn_pairs_free(attn_pairs *pairs)
     free(pairs->middle);
     free(pairs->line);
     *pairs = (attn_pairs){0};
+}
+
+attn_status attn_pairs_examples(attn_examples *examples, const attn_corpus *corpus,
+                                const attn_tokenizer *tokenizer, int64_t max_positions,
+                                attn_error *error)
+{
+    attn_pairs *const pairs = calloc(1, sizeof *pairs);
+    *examples = (attn_examples){.data = pairs};
+    if (!pairs)
+        return out_of_memory(error);
+    ATTN_TRY(attn_pairs_encode(pairs, corpus, tokenizer, max_positions, error));
+    examples->sizes = malloc(pairs->count * sizeof *examples->sizes);
+    if (!examples->sizes)
+        return out_of_memory(error);
+    examples->count = pairs->count;
+    examples->hash = pairs->hash;
+    for (size_t n = 0; n < pairs->count; n++) {
+        const int32_t target = (int32_t)attn_pairs_target_length(pairs, n);
+        const int32_t source = (int32_t)attn_pairs_source_length(pairs, n);
+        examples->sizes[n] = (attn_example_size){target, source + target, target};
+    }
+    return ATTN_OK;
+}
+
+void attn_pairs_examples_free(attn_examples *examples)
+{
+    attn_pairs *const pairs = examples->data;
+    if (pairs)
+        attn_pairs_free(pairs);
+    free(pairs);
+    examples->data = NULL;
+}
+
+bool attn_pairs_pack(attn_pair_batch *packed, attn_tape *tape,
+                     const attn_shard_batch *batch)
+{
+    const attn_pairs *const pairs = batch->examples->data;
+    size_t sources = 0, targets = 0;
+    for (size_t n = 0; n < batch->count; n++) {
+        sources += (size_t)attn_pairs_source_length(pairs, batch->list[n]);
+        targets += (size_t)attn_pairs_target_length(pairs, batch->list[n]);
+    }
+    int32_t *const source = attn_tape_allocate(tape, sources * sizeof *source);
+    int32_t *const in = attn_tape_allocate(tape, targets * sizeof *in);
+    int32_t *const out = attn_tape_allocate(tape, targets * sizeof *out);
+    const size_t starts_bytes = (batch->count + 1) * sizeof(int64_t);
+    int64_t *const source_starts = attn_tape_allocate(tape, starts_bytes);
+    int64_t *const target_starts = attn_tape_allocate(tape, starts_bytes);
+    if (!source || !in || !out || !source_starts || !target_starts)
+        return false;
+    source_starts[0] = target_starts[0] = 0;
+    for (size_t n = 0; n < batch->count; n++) {
+        const size_t pair = batch->list[n];
+        const int32_t *const ids = pairs->ids + pairs->begin[pair];
+        const int64_t source_length = attn_pairs_source_length(pairs, pair);
+        const int64_t target_length = attn_pairs_target_length(pairs, pair);
+        const int64_t from = source_starts[n], to = target_starts[n];
+        memcpy(source + from, ids, (size_t)source_length * sizeof *ids);
+        memcpy(out + to, ids + source_length, (size_t)target_length * sizeof *ids);
+        /* What is fed is what is to be written, one later, after the decoder's start. */
+        in[to] = ATTN_TOKEN_EOS;
+        memcpy(in + to + 1, ids + source_length,
+               (size_t)(target_length - 1) * sizeof *ids);
+        source_starts[n + 1] = from + source_length;
+        target_starts[n + 1] = to + target_length;
+    }
+    *packed = (attn_pair_batch){(int64_t)batch->count, source, source_starts, in, out,
+                                target_starts};
+    return true;
 }

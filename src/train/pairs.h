@@ -2,8 +2,9 @@
 #ifndef ATTN_TRAIN_PAIRS_H
 #define ATTN_TRAIN_PAIRS_H
 
+#include "model/translator.h"
 #include "text/corpus.h"
-#include "text/tokenizer.h"
+#include "train/task.h"
 
 typedef struct attn_pairs {
     size_t count;
@@ -28,6 +29,20 @@ ATTN_CHECKED attn_status attn_pairs_encode(attn_pairs *pairs, const attn_corpus 
                                            const attn_tokenizer *tokenizer,
                                            int64_t max_positions, attn_error *error);
 void attn_pairs_free(attn_pairs *pairs);
+
+/** The same as examples of a task, whose data is the attn_pairs: sorted by target length,
+ * dealt by both, a loss a target token. */
+ATTN_CHECKED attn_status attn_pairs_examples(attn_examples *examples,
+                                             const attn_corpus *corpus,
+                                             const attn_tokenizer *tokenizer,
+                                             int64_t max_positions, attn_error *error);
+/** Frees the pairs and what holds them; the sizes are left to who trains. */
+void attn_pairs_examples_free(attn_examples *examples);
+
+/** The pairs of a batch, one after another, in memory of the tape; false after failing
+ * it. */
+bool attn_pairs_pack(attn_pair_batch *packed, attn_tape *tape,
+                     const attn_shard_batch *batch);
 
 static inline int64_t attn_pairs_source_length(const attn_pairs *pairs, size_t n)
 {

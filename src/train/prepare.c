@@ -34,7 +34,7 @@ static attn_status make_folder(const char *path, attn_error *error)
  * is the folder's own and ends with the process, so nothing is left to clear away. */
 static attn_status lock_folder(struct attn_training *training, attn_error *error)
 {
-    const char *const folder = training->options->out;
+    const char *const folder = training->task.options->out;
     const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0)
         return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
@@ -49,77 +49,11 @@ static attn_status lock_folder(struct attn_training *training, attn_error *error
     return ATTN_OK;
 }
 
-/* The tokenizer of the output folder when a training goes on, else a new one. */
-static attn_status prepare_tokenizer(struct attn_training *training,
-                                     const attn_corpus *corpus, bool goes_on,
-                                     attn_error *error)
+/* What belongs to the parameters. */
+static attn_status prepare_arrays(struct attn_training *training, attn_error *error)
 {
-    char path[ATTN_FILE_BYTES];
-    snprintf(path, sizeof path, "%s/tokenizer.json", training->options->out);
-    if (goes_on)
-        return attn_tokenizer_load(&training->tokenizer, path, error);
-    const double start = attn_seconds();
-    ATTN_TRY(attn_tokenizer_train(&training->tokenizer, corpus->fields,
-                                  corpus->first_field[corpus->lines],
-                                  training->recipe->model.vocabulary, error));
-    const int64_t size = attn_tokenizer_size(training->tokenizer);
-    if (size != training->recipe->model.vocabulary)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "tokenizer.vocabulary is %lld, but the text gives only %lld "
-            "tokens",
-            (long long)training->recipe->model.vocabulary, (long long)size);
-    attn_progress_say(&training->progress, "tokenizer: %lld tokens, learnt in %.1f s",
-                      (long long)size, attn_seconds() - start);
-    return attn_tokenizer_save(training->tokenizer, path, error);
-}
-
-static attn_status encode(struct attn_training *training, attn_pairs *pairs,
-                          const attn_corpus *corpus, const char *path, attn_error *error)
-{
-    attn_error inner;
-    const attn_status status =
-        attn_pairs_encode(pairs, corpus, training->tokenizer,
-                          training->recipe->model.max_positions, &inner);
-    if (status != ATTN_OK)
-        return attn_error_set(error, status, "%s: %s", path, inner.message);
-    attn_progress_say(
-        &training->progress, "%s: %zu pairs, %lld source and %lld target tokens", path,
-        pairs->count, (long long)pairs->source_tokens, (long long)pairs->target_tokens);
-    if (pairs->left_out > 0)
-        attn_progress_say(
-            &training->progress,
-            "%s: %zu pairs have a side of more than %lld tokens and are left "
-            "out, the first in line %zu",
-            path, pairs->left_out, (long long)training->recipe->model.max_positions,
-            pairs->first_left_out + 1);
-    return ATTN_OK;
-}
-
-static attn_status prepare_data(struct attn_training *training, bool goes_on,
-                                attn_error *error)
-{
-    const attn_train_options *const options = training->options;
-    attn_corpus corpus;
-    ATTN_TRY(attn_corpus_load(&corpus, options->train, 2, error));
-    attn_status status = prepare_tokenizer(training, &corpus, goes_on, error);
-    if (status == ATTN_OK)
-        status = encode(training, &training->train, &corpus, options->train, error);
-    attn_corpus_free(&corpus);
-    if (status != ATTN_OK)
-        return status;
-    ATTN_TRY(attn_corpus_load(&corpus, options->valid, 2, error));
-    status = encode(training, &training->valid, &corpus, options->valid, error);
-    attn_corpus_free(&corpus);
-    return status;
-}
-
-static attn_status prepare_model(struct attn_training *training, attn_error *error)
-{
-    const attn_recipe *const recipe = training->recipe;
-    ATTN_TRY(attn_translator_create(&training->translator, &recipe->model,
-                                    (uint64_t)recipe->seed, error));
-    training->parameters = attn_translator_parameters(training->translator);
+    const attn_recipe *const recipe = training->task.recipe;
+    const attn_parameters *const parameters = training->task.parameters;
     const attn_optimiser_options optimiser = {
         .beta1 = recipe->beta1,
         .beta2 = recipe->beta2,
@@ -128,20 +62,27 @@ static attn_status prepare_model(struct attn_training *training, attn_error *err
         .clip = recipe->clip,
         .average = recipe->average,
     };
-    ATTN_TRY(attn_optimiser_create(&training->optimiser, &optimiser, training->parameters,
-                                   error));
+    ATTN_TRY(attn_optimiser_create(&training->optimiser, &optimiser, parameters, error));
+    if (recipe->keep == ATTN_KEEP_BEST) {
+        training->best = attn_floats_allocate(parameters->floats);
+        if (!training->best)
+            return attn_error_set(error, ATTN_ENOMEM, "out of memory for %zu weights",
+                                  parameters->floats);
+    }
     ATTN_TRY(attn_shards_create(&training->watcher, 1, 0, NULL, error));
     return attn_shards_create(&training->shards, (size_t)recipe->shards,
-                              training->parameters->floats, training->pool, error);
+                              parameters->floats, training->task.pool, error);
 }
 
 static void plan_steps(struct attn_training *training)
 {
-    const attn_recipe *const recipe = training->recipe;
+    const attn_recipe *const recipe = training->task.recipe;
     const double batches = (double)training->batches.count;
-    const double epochs = recipe->epochs > 0 ? (double)recipe->epochs
-                                             : (double)recipe->target_tokens /
-                                                   (double)training->train.target_tokens;
+    for (size_t n = 0; n < training->task.train.count; n++)
+        training->targets += training->task.train.sizes[n].targets;
+    const double epochs = recipe->epochs > 0
+                              ? (double)recipe->epochs
+                              : (double)recipe->target_tokens / (double)training->targets;
     training->schedule = (attn_schedule){
         .shape = recipe->schedule,
         .peak = recipe->peak_learning_rate,
@@ -152,9 +93,9 @@ static void plan_steps(struct attn_training *training)
 
 static attn_status go_on(struct attn_training *training, attn_error *error)
 {
-    ATTN_TRY(attn_checkpoint_load(
-        training->checkpoint, training->parameters, &training->optimiser,
-        &training->position, &training->identity, training->options->changed, error));
+    const attn_checkpoint state = attn_training_state(training);
+    ATTN_TRY(attn_checkpoint_load(training->checkpoint, &state, &training->identity,
+                                  training->task.options->changed, error));
     if (training->position.batch > (int64_t)training->batches.count)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: its batch is %lld, an epoch has %zu",
@@ -168,9 +109,12 @@ static attn_status go_on(struct attn_training *training, attn_error *error)
 
 attn_status attn_training_prepare(struct attn_training *training, attn_error *error)
 {
-    const attn_train_options *const options = training->options;
+    attn_task *const task = &training->task;
+    const attn_train_options *const options = task->options;
     training->arranged_epoch = -1;
+    training->position.best_loss = (double)INFINITY;
     training->progress.talk = options->talk;
+    task->progress = &training->progress;
     ATTN_TRY(make_folder(options->out, error));
     ATTN_TRY(lock_folder(training, error));
     snprintf(training->checkpoint, sizeof training->checkpoint,
@@ -180,18 +124,18 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
         return attn_error_set(error, ATTN_EIO, "%s: %s", training->checkpoint,
                               strerror(errno));
     attn_blas_use_one_thread();
-    training->pool = pthreadpool_create(options->threads);
-    if (!training->pool)
+    task->pool = pthreadpool_create(options->threads);
+    if (!task->pool)
         return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads",
                               options->threads);
-    ATTN_TRY(prepare_data(training, goes_on, error));
-    ATTN_TRY(attn_batches_create(&training->batches, &training->train,
-                                 training->recipe->tokens_per_batch, error));
-    ATTN_TRY(prepare_model(training, error));
+    ATTN_TRY(task->kind->prepare(task, goes_on, error));
+    ATTN_TRY(attn_batches_create(&training->batches, &task->train,
+                                 task->recipe->tokens_per_batch, error));
+    ATTN_TRY(prepare_arrays(training, error));
     plan_steps(training);
     training->identity = (attn_checkpoint_identity){
-        .recipe = training->recipe->identity,
-        .data = training->train.hash,
+        .recipe = task->recipe->identity,
+        .data = task->train.hash,
     };
     if (goes_on)
         ATTN_TRY(go_on(training, error));
@@ -202,17 +146,18 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
 
 void attn_training_free(struct attn_training *training)
 {
+    attn_task *const task = &training->task;
     attn_progress_end(&training->progress);
     attn_shards_free(&training->shards);
     attn_shards_free(&training->watcher);
     attn_optimiser_free(&training->optimiser);
-    attn_translator_destroy(training->translator);
+    free(training->best);
     attn_batches_free(&training->batches);
-    attn_pairs_free(&training->train);
-    attn_pairs_free(&training->valid);
-    attn_tokenizer_destroy(training->tokenizer);
-    if (training->pool)
-        pthreadpool_destroy(training->pool);
+    task->kind->free(task);
+    free(task->train.sizes);
+    free(task->valid.sizes);
+    if (task->pool)
+        pthreadpool_destroy(task->pool);
     if (training->is_locked)
         close(training->folder_file);
 }

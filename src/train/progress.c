@@ -68,25 +68,30 @@ static void say_step(attn_progress *progress, const attn_position *position, dou
                      double speed, double left)
 {
     const attn_batch_loss *const since = &progress->since;
-    const double smoothed = since->smoothed / (double)since->tokens;
-    const double plain = since->plain / (double)since->tokens;
+    const double smoothed = since->smoothed / (double)since->targets;
+    const double plain = since->plain / (double)since->targets;
     const double epoch =
         (double)position->epoch + (double)position->batch / (double)progress->batches;
-    char time_left[32];
+    char time_left[32], accuracy[32] = "", log_accuracy[40] = "";
     spell_time(time_left, sizeof time_left, left);
+    if (since->correct >= 0) {
+        const double share = (double)since->correct / (double)since->targets;
+        snprintf(accuracy, sizeof accuracy, "  accuracy %.3f", share);
+        snprintf(log_accuracy, sizeof log_accuracy, ", \"accuracy\": %.5f", share);
+    }
     attn_progress_say(progress,
                       "step %5" PRId64 "/%" PRId64 "  epoch %5.2f  loss %.3f (plain "
-                      "%.3f)  rate %.2e  norm %.2f  %5.0f tok/s  left %s",
-                      position->step, progress->total_steps, epoch, smoothed, plain, rate,
-                      progress->norm, speed, time_left);
+                      "%.3f)%s  rate %.2e  norm %.2f  %5.0f tok/s  left %s",
+                      position->step, progress->total_steps, epoch, smoothed, plain,
+                      accuracy, rate, progress->norm, speed, time_left);
     if (progress->log) {
         fprintf(progress->log,
                 "{\"step\": %" PRId64
                 ", \"epoch\": %.4f, \"loss\": %.5f, \"plain_loss\": "
-                "%.5f, \"learning_rate\": %.6e, \"norm\": %.4f, \"tokens_per_second\": "
+                "%.5f%s, \"learning_rate\": %.6e, \"norm\": %.4f, \"tokens_per_second\": "
                 "%.1f, \"target_tokens\": %" PRId64 ", \"seconds\": %.1f}\n",
-                position->step, epoch, smoothed, plain, rate, progress->norm, speed,
-                position->target_tokens, position->seconds);
+                position->step, epoch, smoothed, plain, log_accuracy, rate,
+                progress->norm, speed, position->target_tokens, position->seconds);
         fflush(progress->log);
     }
 }
@@ -95,20 +100,18 @@ void attn_progress_step(attn_progress *progress, const attn_position *position,
                         const attn_batch_loss *loss, double norm, double rate)
 {
     const double now = attn_seconds();
-    progress->since.smoothed += loss->smoothed;
-    progress->since.plain += loss->plain;
-    progress->since.tokens += loss->tokens;
-    progress->run_tokens += loss->tokens;
+    attn_batch_loss_add(&progress->since, loss);
+    progress->run_targets += loss->targets;
     progress->norm = norm;
     const double passed = now - progress->last;
     if (passed < LINE_SECONDS && position->step < progress->total_steps)
         return;
     const double speed = (double)progress->since.tokens / passed;
     const double steps_left = (double)(progress->total_steps - position->step);
-    const double step_tokens = (double)position->target_tokens / (double)position->step;
+    const double step_targets = (double)position->target_tokens / (double)position->step;
     const double run_speed =
-        (double)progress->run_tokens / (now - progress->started - progress->idle);
-    say_step(progress, position, rate, speed, steps_left * step_tokens / run_speed);
+        (double)progress->run_targets / (now - progress->started - progress->idle);
+    say_step(progress, position, rate, speed, steps_left * step_targets / run_speed);
     progress->since = (attn_batch_loss){0};
     progress->last = now;
 }
@@ -117,26 +120,35 @@ void attn_progress_valid(attn_progress *progress, const attn_position *position,
                          const attn_valid_scores *scores)
 {
     const attn_lowest_head *const head = &scores->lowest;
-    char average[80] = "", log_average[64] = "";
+    char average[80] = "", accuracy[40] = "", lowest[80] = "";
+    char log_average[64] = "", log_accuracy[48] = "", log_lowest[112] = "";
     if (!isnan(scores->average_loss)) {
         snprintf(average, sizeof average, "; averaged weights %.4f (perplexity %.2f)",
                  scores->average_loss, exp(scores->average_loss));
         snprintf(log_average, sizeof log_average, ", \"valid_average_loss\": %.5f",
                  scores->average_loss);
     }
+    if (!isnan(scores->accuracy)) {
+        snprintf(accuracy, sizeof accuracy, "; accuracy %.4f", scores->accuracy);
+        snprintf(log_accuracy, sizeof log_accuracy, ", \"valid_accuracy\": %.5f",
+                 scores->accuracy);
+    }
+    if (!isnan(head->entropy)) {
+        char name[48];
+        snprintf(name, sizeof name, "%s %" PRId64 ".%" PRId64, attn_part_name(head->part),
+                 head->layer + 1, head->head + 1);
+        snprintf(lowest, sizeof lowest, "; lowest head entropy %.2f: %s", head->entropy,
+                 name);
+        snprintf(log_lowest, sizeof log_lowest,
+                 ", \"lowest_head_entropy\": %.4f, \"lowest_head\": \"%s\"",
+                 head->entropy, name);
+    }
     attn_progress_say(
-        progress,
-        "step %5" PRId64 "  valid loss %.4f (perplexity %.2f)%s; lowest head "
-        "entropy %.2f: %s %" PRId64 ".%" PRId64,
-        position->step, scores->loss, exp(scores->loss), average, head->entropy,
-        attn_part_name(head->part), head->layer + 1, head->head + 1);
+        progress, "step %5" PRId64 "  valid loss %.4f (perplexity %.2f)%s%s%s",
+        position->step, scores->loss, exp(scores->loss), average, accuracy, lowest);
     if (progress->log) {
-        fprintf(progress->log,
-                "{\"step\": %" PRId64
-                ", \"valid_loss\": %.5f%s, \"lowest_head_entropy\": "
-                "%.4f, \"lowest_head\": \"%s %" PRId64 ".%" PRId64 "\"}\n",
-                position->step, scores->loss, log_average, head->entropy,
-                attn_part_name(head->part), head->layer + 1, head->head + 1);
+        fprintf(progress->log, "{\"step\": %" PRId64 ", \"valid_loss\": %.5f%s%s%s}\n",
+                position->step, scores->loss, log_average, log_accuracy, log_lowest);
         fflush(progress->log);
     }
 }

@@ -16,14 +16,15 @@ typedef struct attn_progress {
     double last;           /* of the last line */
     attn_batch_loss since; /* the last line */
     double norm;           /* of the last gradient */
-    int64_t run_tokens;    /* in this run */
+    int64_t run_targets;   /* in this run */
     double idle;           /* seconds of this run that were not training */
 } attn_progress;
 
 /** Of a validation. */
 typedef struct attn_valid_scores {
-    double loss;         /* nats a token, of the weights as they are */
+    double loss;         /* nats a target, of the weights as they are */
     double average_loss; /* of their average; NAN where none is kept */
+    double accuracy;     /* of those that are shipped; NAN where it is not counted */
     attn_lowest_head lowest;
 } attn_valid_scores;
 

@@ -2,6 +2,7 @@
 #include "train/recipe.h"
 #include "base/context.h"
 #include "file/file.h"
+#include "train/task.h"
 #include <jansson.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,81 +11,79 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RECIPE_BYTES = 1 << 20 };
+enum { RECIPE_BYTES = 1 << 20, MOST_KINDS = 32, MOST_KEYS = 128 };
 
-enum type { INTEGER, DECIMAL, SINGLE, FLAG, CHOICE, TEXT };
-
-struct field {
-    const char *section, *key;
-    enum type type;
-    size_t offset;
-    double low, high;           /* of numbers; for text, high is the size of its array */
-    const char *const *choices; /* NULL-ended; a choice is kept as its index, an int */
-    bool optional;
-};
-
-static const char *const KINDS[] = {"translator", NULL};
 static const char *const SHAPES[] = {"inverse_sqrt", "linear", "cosine", NULL};
-static const char *const ACTIVATIONS[] = {"relu", "gelu", "silu", "tanh", NULL};
+static const char *const KEEPS[] = {"last", "best", NULL};
 
 #define AT(member) offsetof(attn_recipe, member)
 
-static const struct field FIELDS[] = {
-    {"", "kind", TEXT, AT(kind), 1, 16, KINDS, false},
-    {"data", "train", TEXT, AT(train), 1, ATTN_PATH_BYTES, NULL, false},
-    {"data", "valid", TEXT, AT(valid), 1, ATTN_PATH_BYTES, NULL, false},
-    {"data", "test", TEXT, AT(test), 1, ATTN_PATH_BYTES, NULL, true},
-    {"data", "source_language", TEXT, AT(source_language), 1, ATTN_LANGUAGE_BYTES, NULL,
-     false},
-    {"data", "target_language", TEXT, AT(target_language), 1, ATTN_LANGUAGE_BYTES, NULL,
-     false},
-    {"tokenizer", "vocabulary", INTEGER, AT(model.vocabulary), 260, 1e6, NULL, false},
-    {"model", "width", INTEGER, AT(model.width), 4, 65536, NULL, false},
-    {"model", "heads", INTEGER, AT(model.heads), 1, 1024, NULL, false},
-    {"model", "encoder_layers", INTEGER, AT(model.encoder_layers), 1, 256, NULL, false},
-    {"model", "decoder_layers", INTEGER, AT(model.decoder_layers), 1, 256, NULL, false},
-    {"model", "inner", INTEGER, AT(model.inner), 1, 1 << 20, NULL, false},
-    {"model", "max_positions", INTEGER, AT(model.max_positions), 4, 1 << 24, NULL, false},
-    {"model", "activation", CHOICE, AT(model.activation), 0, 0, ACTIVATIONS, false},
-    {"model", "dropout", SINGLE, AT(model.dropout), 0, 0.99, NULL, false},
-    {"model", "attention_dropout", SINGLE, AT(model.attention_dropout), 0, 0.99, NULL,
-     false},
-    {"model", "activation_dropout", SINGLE, AT(model.activation_dropout), 0, 0.99, NULL,
-     true},
-    {"model", "normalise_first", FLAG, AT(model.normalise_first), 0, 0, NULL, true},
-    {"model", "learned_positions", FLAG, AT(model.learned_positions), 0, 0, NULL, true},
-    {"training", "seed", INTEGER, AT(seed), 0, 9007199254740992.0, NULL, false},
-    {"training", "tokens_per_batch", INTEGER, AT(tokens_per_batch), 1, 1e9, NULL, false},
-    {"training", "length_noise", DECIMAL, AT(length_noise), 0, 1e9, NULL, false},
-    {"training", "shards", INTEGER, AT(shards), 1, 64, NULL, false},
-    {"training", "epochs", INTEGER, AT(epochs), 1, 1e6, NULL, true},
-    {"training", "target_tokens", INTEGER, AT(target_tokens), 1, 1e15, NULL, true},
-    {"training", "schedule", CHOICE, AT(schedule), 0, 0, SHAPES, false},
-    {"training", "peak_learning_rate", DECIMAL, AT(peak_learning_rate), 0, 10, NULL,
-     false},
-    {"training", "warmup_steps", INTEGER, AT(warmup_steps), 0, 1e9, NULL, false},
-    {"training", "beta1", DECIMAL, AT(beta1), 0, 0.999999, NULL, false},
-    {"training", "beta2", DECIMAL, AT(beta2), 0, 0.999999, NULL, false},
-    {"training", "epsilon", DECIMAL, AT(epsilon), 1e-30, 1, NULL, false},
-    {"training", "weight_decay", DECIMAL, AT(weight_decay), 0, 10, NULL, false},
-    {"training", "clip", DECIMAL, AT(clip), 0, 1e9, NULL, false},
-    {"training", "label_smoothing", DECIMAL, AT(label_smoothing), 0, 0.99, NULL, false},
-    {"training", "average", DECIMAL, AT(average), 0, 0.999999, NULL, false},
-    {"training", "checkpoint_every", INTEGER, AT(checkpoint_every), 1, 1e9, NULL, false},
-    {"training", "valid_every", INTEGER, AT(valid_every), 1, 1e9, NULL, false},
+/* What every kind has. */
+static const attn_recipe_field FIELDS[] = {
+    {"data", "train", ATTN_FIELD_TEXT, AT(train), 1, ATTN_PATH_BYTES, NULL,
+     ATTN_REQUIRED},
+    {"data", "valid", ATTN_FIELD_TEXT, AT(valid), 1, ATTN_PATH_BYTES, NULL,
+     ATTN_REQUIRED},
+    {"data", "test", ATTN_FIELD_TEXT, AT(test), 1, ATTN_PATH_BYTES, NULL, 0},
+    {"training", "seed", ATTN_FIELD_INTEGER, AT(seed), 0, 9007199254740992.0, NULL,
+     ATTN_REQUIRED},
+    {"training", "tokens_per_batch", ATTN_FIELD_INTEGER, AT(tokens_per_batch), 1, 1e9,
+     NULL, ATTN_REQUIRED},
+    {"training", "length_noise", ATTN_FIELD_DECIMAL, AT(length_noise), 0, 1e9, NULL,
+     ATTN_REQUIRED},
+    {"training", "shards", ATTN_FIELD_INTEGER, AT(shards), 1, 64, NULL, ATTN_REQUIRED},
+    {"training", "epochs", ATTN_FIELD_INTEGER, AT(epochs), 1, 1e6, NULL, 0},
+    {"training", "target_tokens", ATTN_FIELD_INTEGER, AT(target_tokens), 1, 1e15, NULL,
+     0},
+    {"training", "schedule", ATTN_FIELD_CHOICE, AT(schedule), 0, 0, SHAPES,
+     ATTN_REQUIRED},
+    {"training", "peak_learning_rate", ATTN_FIELD_DECIMAL, AT(peak_learning_rate), 0, 10,
+     NULL, ATTN_REQUIRED},
+    {"training", "warmup_steps", ATTN_FIELD_INTEGER, AT(warmup_steps), 0, 1e9, NULL,
+     ATTN_REQUIRED},
+    {"training", "beta1", ATTN_FIELD_DECIMAL, AT(beta1), 0, 0.999999, NULL,
+     ATTN_REQUIRED},
+    {"training", "beta2", ATTN_FIELD_DECIMAL, AT(beta2), 0, 0.999999, NULL,
+     ATTN_REQUIRED},
+    {"training", "epsilon", ATTN_FIELD_DECIMAL, AT(epsilon), 1e-30, 1, NULL,
+     ATTN_REQUIRED},
+    {"training", "weight_decay", ATTN_FIELD_DECIMAL, AT(weight_decay), 0, 10, NULL,
+     ATTN_REQUIRED},
+    {"training", "clip", ATTN_FIELD_DECIMAL, AT(clip), 0, 1e9, NULL, ATTN_REQUIRED},
+    {"training", "label_smoothing", ATTN_FIELD_DECIMAL, AT(label_smoothing), 0, 0.99,
+     NULL, ATTN_REQUIRED},
+    {"training", "average", ATTN_FIELD_DECIMAL, AT(average), 0, 0.999999, NULL,
+     ATTN_REQUIRED},
+    {"training", "checkpoint_every", ATTN_FIELD_INTEGER, AT(checkpoint_every), 1, 1e9,
+     NULL, ATTN_REQUIRED},
+    {"training", "valid_every", ATTN_FIELD_INTEGER, AT(valid_every), 1, 1e9, NULL,
+     ATTN_REQUIRED},
+    {"training", "keep", ATTN_FIELD_CHOICE, AT(keep), 0, 0, KEEPS, ATTN_KEEP_LAST},
+    {"training", "patience", ATTN_FIELD_INTEGER, AT(patience), 0, 1e9, NULL, 0},
 };
 
 enum { FIELD_COUNT = sizeof FIELDS / sizeof FIELDS[0] };
 
-static const char *const SECTIONS[] = {"data", "tokenizer", "model", "training"};
+static const char *const KEYS[] = {"kind", "data", "tokenizer", "model", "training"};
+static const char *const *const SECTIONS = KEYS + 1;
 
-enum { SECTION_COUNT = sizeof SECTIONS / sizeof SECTIONS[0] };
+enum { KEY_COUNT = sizeof KEYS / sizeof KEYS[0], SECTION_COUNT = KEY_COUNT - 1 };
 
 struct reader {
     const char *name; /* of the file, for messages */
     attn_recipe *recipe;
     attn_error *error;
 };
+
+/* The keys of every kind, then the kind's own, then NULL. */
+static const attn_recipe_field *field_at(const attn_recipe *recipe, size_t n)
+{
+    if (n < FIELD_COUNT)
+        return &FIELDS[n];
+    return n - FIELD_COUNT < recipe->kind->field_count
+               ? &recipe->kind->fields[n - FIELD_COUNT]
+               : NULL;
+}
 
 /* "training.seed", or "kind" at the top. */
 static void spell_key(char *out, size_t size, const char *section, const char *key)
@@ -102,7 +101,7 @@ static void spell_value(char *out, size_t size, json_t *value)
 }
 
 __attribute__((format(printf, 4, 5))) static attn_status
-refuse(const struct reader *reader, const struct field *field, json_t *value,
+refuse(const struct reader *reader, const attn_recipe_field *field, json_t *value,
        const char *format, ...)
 {
     char key[64], got[80], expected[256];
@@ -116,10 +115,10 @@ refuse(const struct reader *reader, const struct field *field, json_t *value,
                           reader->name, key, got, expected);
 }
 
-static attn_status read_number(const struct reader *reader, const struct field *field,
-                               json_t *value, void *to)
+static attn_status read_number(const struct reader *reader,
+                               const attn_recipe_field *field, json_t *value, void *to)
 {
-    const bool whole = field->type == INTEGER;
+    const bool whole = field->type == ATTN_FIELD_INTEGER;
     const double number = json_number_value(value);
     if (!(whole ? json_is_integer(value) : json_is_number(value)) ||
         !(number >= field->low && number <= field->high))
@@ -127,14 +126,14 @@ static attn_status read_number(const struct reader *reader, const struct field *
                       whole ? "whole number" : "number", field->low, field->high);
     if (whole)
         *(int64_t *)to = json_integer_value(value);
-    else if (field->type == DECIMAL)
+    else if (field->type == ATTN_FIELD_DECIMAL)
         *(double *)to = number;
     else
         *(float *)to = (float)number;
     return ATTN_OK;
 }
 
-static attn_status read_flag(const struct reader *reader, const struct field *field,
+static attn_status read_flag(const struct reader *reader, const attn_recipe_field *field,
                              json_t *value, void *to)
 {
     if (!json_is_boolean(value))
@@ -153,7 +152,7 @@ static void spell_choices(char *out, size_t size, const char *const *choices)
     }
 }
 
-static attn_status read_text(const struct reader *reader, const struct field *field,
+static attn_status read_text(const struct reader *reader, const attn_recipe_field *field,
                              json_t *value, void *to)
 {
     const char *const text = json_string_value(value);
@@ -166,7 +165,7 @@ static attn_status read_text(const struct reader *reader, const struct field *fi
         spell_choices(choices, sizeof choices, field->choices);
         return refuse(reader, field, value, "%s", choices);
     }
-    if (field->type == CHOICE) {
+    if (field->type == ATTN_FIELD_CHOICE) {
         memcpy(to, &chosen, sizeof chosen);
         return ATTN_OK;
     }
@@ -177,77 +176,133 @@ static attn_status read_text(const struct reader *reader, const struct field *fi
     return ATTN_OK;
 }
 
-static attn_status read_field(const struct reader *reader, const struct field *field,
-                              json_t *section)
+/* The value of a key that is not there. */
+static void set_otherwise(const attn_recipe_field *field, void *to)
+{
+    const double value = field->otherwise;
+    switch (field->type) {
+    case ATTN_FIELD_INTEGER:
+        *(int64_t *)to = (int64_t)value;
+        break;
+    case ATTN_FIELD_DECIMAL:
+        *(double *)to = value;
+        break;
+    case ATTN_FIELD_SINGLE:
+        *(float *)to = (float)value;
+        break;
+    case ATTN_FIELD_FLAG:
+        *(bool *)to = value > 0.0;
+        break;
+    case ATTN_FIELD_CHOICE:
+        *(int *)to = (int)value;
+        break;
+    case ATTN_FIELD_TEXT:
+        *(char *)to = '\0';
+    }
+}
+
+static attn_status read_field(const struct reader *reader, const attn_recipe_field *field,
+                              json_t *section, void *to)
 {
     json_t *const value = json_object_get(section, field->key);
-    if (!value && field->optional)
+    if (!value && field->otherwise < ATTN_REQUIRED) {
+        set_otherwise(field, to);
         return ATTN_OK;
+    }
     if (!value) {
         char key[64];
         spell_key(key, sizeof key, field->section, field->key);
         return attn_error_set(reader->error, ATTN_EFORMAT, "%s: %s is missing",
                               reader->name, key);
     }
-    void *const to = (char *)reader->recipe + field->offset;
-    if (field->type == TEXT || field->type == CHOICE)
+    if (field->type == ATTN_FIELD_TEXT || field->type == ATTN_FIELD_CHOICE)
         return read_text(reader, field, value, to);
-    if (field->type == FLAG)
+    if (field->type == ATTN_FIELD_FLAG)
         return read_flag(reader, field, value, to);
     return read_number(reader, field, value, to);
 }
 
-static bool is_known(const char *section, const char *key)
+/* Names what is known in a section when `key` is not. */
+static attn_status refuse_key(const struct reader *reader, const char *section,
+                              const char *key, const char *const *known, size_t count)
 {
-    for (size_t n = 0; n < FIELD_COUNT; n++)
-        if (strcmp(FIELDS[n].section, section) == 0 && strcmp(FIELDS[n].key, key) == 0)
-            return true;
-    for (size_t n = 0; !*section && n < SECTION_COUNT; n++)
-        if (strcmp(SECTIONS[n], key) == 0)
-            return true;
-    return false;
+    char spelled[96], list[320] = "";
+    size_t used = 0;
+    spell_key(spelled, sizeof spelled, section, key);
+    for (size_t n = 0; n < count && used < sizeof list; n++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                                 used ? ", " : "", known[n]);
+    return attn_error_set(reader->error, ATTN_EFORMAT,
+                          "%s: %s is not a key of a recipe; known here: %s", reader->name,
+                          spelled, list);
 }
 
-static attn_status refuse_unknown(const struct reader *reader, const char *section,
-                                  json_t *object)
+static attn_status check_keys(const struct reader *reader, const char *section,
+                              json_t *object, const char *const *known, size_t count)
 {
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value)
     {
-        if (is_known(section, key))
-            continue;
-        char spelled[96], known[320];
-        size_t used = 0;
-        spell_key(spelled, sizeof spelled, section, key);
-        for (size_t n = 0; n < FIELD_COUNT && used < sizeof known; n++)
-            if (strcmp(FIELDS[n].section, section) == 0)
-                used += (size_t)snprintf(known + used, sizeof known - used, "%s%s",
-                                         used ? ", " : "", FIELDS[n].key);
-        for (size_t n = 0; !*section && n < SECTION_COUNT && used < sizeof known; n++)
-            used +=
-                (size_t)snprintf(known + used, sizeof known - used, ", %s", SECTIONS[n]);
-        return attn_error_set(reader->error, ATTN_EFORMAT,
-                              "%s: %s is not a key of a recipe; known here: %s",
-                              reader->name, spelled, known);
+        size_t n = 0;
+        while (n < count && strcmp(known[n], key) != 0)
+            n++;
+        if (n == count)
+            return refuse_key(reader, section, key, known, count);
     }
+    return ATTN_OK;
+}
+
+/* What is at the top: the kind, and the sections that others read. */
+static attn_status read_kind(const struct reader *reader,
+                             const attn_task_kind *const *kinds, json_t *root)
+{
+    const char *names[MOST_KINDS + 1] = {NULL};
+    int chosen = 0;
+    if (!json_is_object(root))
+        return attn_error_set(reader->error, ATTN_EFORMAT,
+                              "%s: the recipe is not an object", reader->name);
+    ATTN_TRY(check_keys(reader, "", root, KEYS, KEY_COUNT));
+    for (size_t n = 0; n < MOST_KINDS && kinds[n]; n++)
+        names[n] = kinds[n]->name;
+    const attn_recipe_field field = {"", "kind", ATTN_FIELD_CHOICE, 0, 0,
+                                     0,  names,  ATTN_REQUIRED};
+    ATTN_TRY(read_field(reader, &field, root, &chosen));
+    reader->recipe->kind = kinds[chosen];
+    reader->recipe->settings = calloc(1, kinds[chosen]->settings_bytes + 1);
+    if (!reader->recipe->settings)
+        return attn_error_set(reader->error, ATTN_ENOMEM, "%s: out of memory",
+                              reader->name);
     return ATTN_OK;
 }
 
 static attn_status read_section(const struct reader *reader, const char *name,
                                 json_t *root)
 {
-    json_t *const section = *name ? json_object_get(root, name) : root;
-    if (!section)
+    attn_recipe *const recipe = reader->recipe;
+    json_t *const section = json_object_get(root, name);
+    const char *known[MOST_KEYS];
+    const attn_recipe_field *field;
+    size_t count = 0;
+    bool is_required = false;
+    for (size_t n = 0; (field = field_at(recipe, n)) && count < MOST_KEYS; n++) {
+        if (strcmp(field->section, name) != 0)
+            continue;
+        known[count++] = field->key;
+        is_required = is_required || !(field->otherwise < ATTN_REQUIRED);
+    }
+    if (!section && is_required)
         return attn_error_set(reader->error, ATTN_EFORMAT, "%s: %s is missing",
                               reader->name, name);
-    if (!json_is_object(section))
+    if (section && !json_is_object(section))
         return attn_error_set(reader->error, ATTN_EFORMAT, "%s: %s is not an object",
-                              reader->name, *name ? name : "the recipe");
-    ATTN_TRY(refuse_unknown(reader, name, section));
-    for (size_t n = 0; n < FIELD_COUNT; n++)
-        if (strcmp(FIELDS[n].section, name) == 0)
-            ATTN_TRY(read_field(reader, &FIELDS[n], section));
+                              reader->name, name);
+    ATTN_TRY(check_keys(reader, name, section, known, count));
+    for (size_t n = 0; (field = field_at(recipe, n)); n++) {
+        void *const base = n < FIELD_COUNT ? (void *)recipe : recipe->settings;
+        if (strcmp(field->section, name) == 0)
+            ATTN_TRY(read_field(reader, field, section, (char *)base + field->offset));
+    }
     return ATTN_OK;
 }
 
@@ -255,17 +310,8 @@ static attn_status read_section(const struct reader *reader, const char *name,
 static attn_status check_together(const struct reader *reader)
 {
     const attn_recipe *const recipe = reader->recipe;
-    if (recipe->model.width % recipe->model.heads != 0)
-        return attn_error_set(reader->error, ATTN_EFORMAT,
-                              "%s: model.width is %lld, expected a multiple of "
-                              "model.heads, which is %lld",
-                              reader->name, (long long)recipe->model.width,
-                              (long long)recipe->model.heads);
-    if (recipe->model.learned_positions && recipe->model.normalise_first)
-        return attn_error_set(reader->error, ATTN_EFORMAT,
-                              "%s: model.learned_positions is true, expected "
-                              "model.normalise_first to be false with it",
-                              reader->name);
+    if (recipe->kind->check)
+        ATTN_TRY(recipe->kind->check(recipe->settings, reader->name, reader->error));
     if ((recipe->epochs > 0) == (recipe->target_tokens > 0))
         return attn_error_set(reader->error, ATTN_EFORMAT,
                               "%s: %s of training.epochs and training.target_tokens is "
@@ -289,18 +335,17 @@ static attn_status keep_identity(const struct reader *reader, json_t *root)
     return ATTN_OK;
 }
 
-attn_status attn_recipe_parse(attn_recipe *recipe, const char *text, const char *name,
-                              attn_error *error)
+attn_status attn_recipe_parse(attn_recipe *recipe, const attn_task_kind *const *kinds,
+                              const char *text, const char *name, attn_error *error)
 {
     memset(recipe, 0, sizeof *recipe);
-    recipe->model.normalise_first = true;
     const struct reader reader = {name, recipe, error};
     json_error_t where;
     json_t *const root = json_loads(text, JSON_REJECT_DUPLICATES, &where);
     if (!root)
         return attn_error_set(error, ATTN_EFORMAT, "%s:%d:%d: %s", name, where.line,
                               where.column, where.text);
-    attn_status status = read_section(&reader, "", root);
+    attn_status status = read_kind(&reader, kinds, root);
     for (size_t n = 0; n < SECTION_COUNT && status == ATTN_OK; n++)
         status = read_section(&reader, SECTIONS[n], root);
     if (status == ATTN_OK)
@@ -319,7 +364,7 @@ attn_status attn_recipe_load(attn_recipe *recipe, const char *path, attn_error *
     ATTN_TRY(attn_file_read(path, RECIPE_BYTES, &text, &length, error));
     const attn_status status =
         strlen(text) == length
-            ? attn_recipe_parse(recipe, text, path, error)
+            ? attn_recipe_parse(recipe, attn_task_kinds(), text, path, error)
             : attn_error_set(error, ATTN_EFORMAT, "%s: a zero byte at %zu", path,
                              strlen(text));
     free(text);
@@ -329,7 +374,8 @@ attn_status attn_recipe_load(attn_recipe *recipe, const char *path, attn_error *
 void attn_recipe_free(attn_recipe *recipe)
 {
     free(recipe->identity);
-    recipe->identity = NULL;
+    free(recipe->settings);
+    recipe->identity = recipe->settings = NULL;
 }
 
 attn_status attn_recipe_find(const char *recipe_path, const char *file, char *found,
@@ -357,7 +403,8 @@ attn_status attn_recipe_find(const char *recipe_path, const char *file, char *fo
         data && *data ? data : "");
 }
 
-static attn_status compare_section(const char *name, json_t *was, json_t *is,
+/* Keys of one of the objects; path is "training." or "". */
+static attn_status compare_objects(const char *path, json_t *was, json_t *is,
                                    attn_error *error)
 {
     const char *key;
@@ -370,17 +417,18 @@ static attn_status compare_section(const char *name, json_t *was, json_t *is,
     {
         json_t *const before = json_object_get(was, key);
         json_t *const after = json_object_get(is, key);
-        if (before && after &&
-            (json_equal(before, after) ||
-             (json_is_number(before) && json_is_number(after) &&
-              json_number_value(before) == json_number_value(after))))
+        if (json_is_object(value) ||
+            (before && after &&
+             (json_equal(before, after) ||
+              (json_is_number(before) && json_is_number(after) &&
+               json_number_value(before) == json_number_value(after)))))
             continue;
         char old[80] = "absent", new[80] = "absent";
         if (before)
             spell_value(old, sizeof old, before);
         if (after)
             spell_value(new, sizeof new, after);
-        status = attn_error_set(error, ATTN_EINVAL, "%s.%s was %s and is %s", name, key,
+        status = attn_error_set(error, ATTN_EINVAL, "%s%s was %s and is %s", path, key,
                                 old, new);
         break;
     }
@@ -397,9 +445,13 @@ attn_status attn_recipe_compare(const char *was, const char *is, bool *structure
     *structure = true;
     if (!before || !after)
         status = attn_error_set(error, ATTN_EFORMAT, "its recipe is not JSON");
+    if (status == ATTN_OK)
+        status = compare_objects("", before, after, error);
     for (size_t n = 1; n < SECTION_COUNT && status == ATTN_OK; n++) {
+        char path[32];
+        snprintf(path, sizeof path, "%s.", SECTIONS[n]);
         *structure = strcmp(SECTIONS[n], "training") != 0;
-        status = compare_section(SECTIONS[n], json_object_get(before, SECTIONS[n]),
+        status = compare_objects(path, json_object_get(before, SECTIONS[n]),
                                  json_object_get(after, SECTIONS[n]), error);
     }
     json_decref(before);

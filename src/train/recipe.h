@@ -5,25 +5,49 @@
 #ifndef ATTN_TRAIN_RECIPE_H
 #define ATTN_TRAIN_RECIPE_H
 
-#include "model/translator.h"
+#include "base/error.h"
 #include "train/schedule.h"
+#include <math.h>
 
-enum { ATTN_PATH_BYTES = 1024, ATTN_LANGUAGE_BYTES = 16 };
+enum { ATTN_PATH_BYTES = 1024 };
+
+/** What a value in JSON is read into. */
+typedef enum attn_field_type {
+    ATTN_FIELD_INTEGER, /* int64_t */
+    ATTN_FIELD_DECIMAL, /* double */
+    ATTN_FIELD_SINGLE,  /* float */
+    ATTN_FIELD_FLAG,    /* bool */
+    ATTN_FIELD_CHOICE,  /* int or an enum: the index in choices */
+    ATTN_FIELD_TEXT     /* char[high] */
+} attn_field_type;
+
+/** A key of a recipe, and where its value goes. */
+typedef struct attn_recipe_field {
+    const char *section, *key;
+    attn_field_type type;
+    size_t offset;
+    double low, high;           /* of numbers; for text, high is the size of its array */
+    const char *const *choices; /* NULL-ended */
+    double otherwise; /* the number, flag or index of a key that is not there ("" for any
+                       * text), or ATTN_REQUIRED */
+} attn_recipe_field;
+
+#define ATTN_REQUIRED ((double)INFINITY)
+
+typedef struct attn_task_kind attn_task_kind; /* see train/task.h */
+
+typedef enum attn_recipe_keep { ATTN_KEEP_LAST, ATTN_KEEP_BEST } attn_recipe_keep;
 
 typedef struct attn_recipe {
-    char kind[16]; /* "translator" */
+    const attn_task_kind *kind;
+    void *settings; /* what the kind reads: its settings_bytes, by its fields */
 
-    /** "data": tab-separated text, as they stand in the recipe.  test is optional: "". */
+    /** "data": as they stand in the recipe.  test is optional: "". */
     char train[ATTN_PATH_BYTES], valid[ATTN_PATH_BYTES], test[ATTN_PATH_BYTES];
-    char source_language[ATTN_LANGUAGE_BYTES], target_language[ATTN_LANGUAGE_BYTES];
-
-    /** "model", and "tokenizer": {"vocabulary"}.  activation_dropout (0), normalise_first
-     * (true) and learned_positions (false) are optional. */
-    attn_translator_config model;
 
     /** "training". */
     int64_t seed;
-    int64_t tokens_per_batch; /* target tokens, </s> included */
+    int64_t tokens_per_batch; /* by the size that examples have; see train/task.h */
     double length_noise;      /* tokens by which the sort by length errs; see batches.h */
     int64_t shards;           /* parts of a batch, each on its own tape */
     int64_t epochs;           /* one of these two; */
@@ -37,6 +61,8 @@ typedef struct attn_recipe {
     double
         average; /* how slowly the shipped average of the weights moves; 0: no average */
     int64_t checkpoint_every, valid_every; /* steps */
+    attn_recipe_keep keep; /* of which validation the weights are that are shipped */
+    int64_t patience;      /* validations without a lower loss that end it; 0: never */
 
     /** What must agree when a training is resumed, in one spelling whatever the spelling
      * of the recipe: all but "data" and the two "…_every". */
@@ -49,9 +75,12 @@ typedef struct attn_recipe {
  */
 ATTN_CHECKED attn_status attn_recipe_load(attn_recipe *recipe, const char *path,
                                           attn_error *error);
-/** From text; name stands for the file in messages. */
-ATTN_CHECKED attn_status attn_recipe_parse(attn_recipe *recipe, const char *text,
-                                           const char *name, attn_error *error);
+/** From text; name stands for the file in messages.
+ * @param kinds  that it may be of, NULL-ended: attn_task_kinds(). */
+ATTN_CHECKED attn_status attn_recipe_parse(attn_recipe *recipe,
+                                           const attn_task_kind *const *kinds,
+                                           const char *text, const char *name,
+                                           attn_error *error);
 void attn_recipe_free(attn_recipe *recipe);
 
 /**
@@ -64,8 +93,8 @@ ATTN_CHECKED attn_status attn_recipe_find(const char *recipe_path, const char *f
                                           char *found, attn_error *error);
 
 /** The first key in which two identities differ, as "training.seed was 1 and is 2", or
- * ATTN_OK when they agree.  *structure tells that it is one of the model or the
- * tokenizer. */
+ * ATTN_OK when they agree.  *structure tells that it is the kind, or one of the model or
+ * the tokenizer. */
 ATTN_CHECKED attn_status attn_recipe_compare(const char *was, const char *is,
                                              bool *structure, attn_error *error);
 

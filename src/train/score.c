@@ -1,6 +1,8 @@
 /* Scores a translator. */
 #include "train/score.h"
 #include "base/context.h"
+#include "train/pairs.h"
+#include "train/task_translator.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +10,9 @@
 /* Source tokens translated together: enough for whole matrix products, and little enough
  * that the threads end at about the same time. */
 enum { CHUNK_TOKENS = 512 };
+
+/* Target tokens whose loss is computed together. */
+enum { LOSS_TOKENS = 4000, LOSS_SHARDS = 2 };
 
 struct line {
     size_t number;
@@ -37,33 +42,31 @@ struct result {
     int64_t tokens, unfinished;
 };
 
-attn_status attn_score_loss(attn_shards *shards, const attn_translator *translator,
-                            const attn_parameters *parameters, const attn_pairs *pairs,
-                            int64_t tokens, attn_batch_loss *loss, attn_error *error)
+attn_status attn_score_loss(attn_translator *translator, attn_tokenizer *tokenizer,
+                            const attn_corpus *corpus, size_t lines, pthreadpool_t pool,
+                            attn_batch_loss *loss, size_t *left_out, attn_error *error)
 {
-    size_t *const list = malloc(pairs->count * sizeof *list);
-    if (!list)
-        return attn_error_set(error, ATTN_ENOMEM, "out of memory for %zu pairs",
-                              pairs->count);
-    *loss = (attn_batch_loss){0};
-    attn_status status = ATTN_OK;
-    for (size_t first = 0; first < pairs->count && status == ATTN_OK;) {
-        size_t end = first;
-        int64_t size = 0;
-        attn_batch_loss part;
-        while (end < pairs->count && size < tokens) {
-            size += attn_pairs_target_length(pairs, end);
-            list[end] = end;
-            end++;
-        }
-        status = attn_shards_measure(shards, translator, parameters, pairs, list + first,
-                                     end - first, NULL, &part, error);
-        loss->plain += part.plain;
-        loss->smoothed += part.smoothed;
-        loss->tokens += part.tokens;
-        first = end;
+    attn_translator_state state = {tokenizer, translator};
+    attn_task task = {
+        .kind = &attn_task_translator,
+        .parameters = attn_translator_parameters(translator),
+        .state = &state,
+    };
+    attn_shards shards = {0};
+    attn_corpus part = *corpus;
+    part.lines = lines;
+    attn_status status =
+        attn_pairs_examples(&task.valid, &part, tokenizer,
+                            attn_translator_config_of(translator)->max_positions, error);
+    if (status == ATTN_OK)
+        status = attn_shards_create(&shards, LOSS_SHARDS, 0, pool, error);
+    if (status == ATTN_OK) {
+        *left_out = ((const attn_pairs *)task.valid.data)->left_out;
+        status = attn_shards_measure_all(&shards, &task, LOSS_TOKENS, loss, error);
     }
-    free(list);
+    attn_shards_free(&shards);
+    attn_pairs_examples_free(&task.valid);
+    free(task.valid.sizes);
     return status;
 }
 

@@ -4,18 +4,19 @@
 #define ATTN_TRAIN_SCORE_H
 
 #include "model/translate.h"
+#include "text/corpus.h"
 #include "train/bleu.h"
 #include "train/shards.h"
 
 /**
- * Loss over all pairs, with the given parameters.
- * @param tokens  target tokens that are computed on together, about.
+ * Loss over the pairs of the first `lines` lines.
+ * @param left_out  pairs with a side longer than the model's positions.
  */
-ATTN_CHECKED attn_status attn_score_loss(attn_shards *shards,
-                                         const attn_translator *translator,
-                                         const attn_parameters *parameters,
-                                         const attn_pairs *pairs, int64_t tokens,
-                                         attn_batch_loss *loss, attn_error *error);
+ATTN_CHECKED attn_status attn_score_loss(attn_translator *translator,
+                                         attn_tokenizer *tokenizer,
+                                         const attn_corpus *corpus, size_t lines,
+                                         pthreadpool_t pool, attn_batch_loss *loss,
+                                         size_t *left_out, attn_error *error);
 
 typedef struct attn_translations {
     char **texts; /* [lines]; the caller's to free by attn_translations_free */

@@ -6,31 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Of attn_mix(seed, …): beyond the numbers of shards. */
+enum { EXAMPLES_SEED = 1000 };
+
 struct attn_shard {
     attn_context *context;
     attn_tape *tape;
-    attn_pair_batch batch; /* points into the four arrays below */
-    int32_t *source, *target_in, *target_out;
-    int64_t *source_starts, *target_starts;
-    size_t token_capacity, pair_capacity;
+    size_t *list; /* examples given to it */
+    size_t count, capacity;
     int64_t load; /* tokens given so far */
-    double smoothed, plain;
+    double smoothed;
+    attn_shard_sums sums;
     attn_status status;
 };
 
-struct work {
+struct run {
     attn_shards *shards;
-    const attn_shard_task *task;
+    const attn_shard_work *work;
     bool training;
     uint64_t seed;
 };
 
-/* The loss of a shard of sentence pairs. */
-struct pairs_task {
+/* The loss of a batch of a task. */
+struct task_batch {
     attn_shards *shards;
-    const attn_translator *translator;
-    float smoothing;
-    double divisor;
+    const attn_task *task;
+    attn_shard_batch batch; /* but for list and count, which are the shard's */
 };
 
 static attn_status out_of_memory(attn_error *error)
@@ -76,11 +77,7 @@ void attn_shards_free(attn_shards *shards)
         struct attn_shard *const shard = &shards->list[n];
         attn_tape_destroy(shard->tape);
         attn_context_destroy(shard->context);
-        free(shard->source);
-        free(shard->target_in);
-        free(shard->target_out);
-        free(shard->source_starts);
-        free(shard->target_starts);
+        free(shard->list);
         if (shards->gradients)
             free(shards->gradients[n]);
     }
@@ -89,80 +86,28 @@ void attn_shards_free(attn_shards *shards)
     *shards = (attn_shards){0};
 }
 
-static bool grow(void *array, size_t count, size_t element_bytes)
-{
-    void *old;
-    memcpy(&old, array, sizeof old);
-    void *const grown = realloc(old, count * element_bytes);
-    if (grown)
-        memcpy(array, &grown, sizeof grown);
-    return grown != NULL;
-}
-
 /* Any shard may get the whole batch, in the worst case. */
-static bool reserve(struct attn_shard *shard, size_t pairs, size_t tokens)
+static bool reserve(struct attn_shard *shard, size_t count)
 {
-    if (pairs > shard->pair_capacity) {
-        shard->pair_capacity = 0;
-        if (!grow(&shard->source_starts, pairs + 1, sizeof *shard->source_starts) ||
-            !grow(&shard->target_starts, pairs + 1, sizeof *shard->target_starts))
-            return false;
-        shard->pair_capacity = pairs;
-    }
-    if (tokens > shard->token_capacity) {
-        shard->token_capacity = 0;
-        if (!grow(&shard->source, tokens, sizeof *shard->source) ||
-            !grow(&shard->target_in, tokens, sizeof *shard->target_in) ||
-            !grow(&shard->target_out, tokens, sizeof *shard->target_out))
-            return false;
-        shard->token_capacity = tokens;
-    }
+    if (count <= shard->capacity)
+        return true;
+    size_t *const list = realloc(shard->list, count * sizeof *list);
+    if (!list)
+        return false;
+    shard->list = list;
+    shard->capacity = count;
     return true;
 }
 
-static void take(struct attn_shard *shard, const attn_pairs *pairs, size_t pair)
+/* Each example goes to the shard with the fewest tokens. */
+static attn_status deal(attn_shards *shards, const attn_examples *examples,
+                        const size_t *list, size_t count, attn_error *error)
 {
-    const int32_t *const source = pairs->ids + pairs->begin[pair];
-    const int32_t *const target = pairs->ids + pairs->middle[pair];
-    const int64_t source_length = attn_pairs_source_length(pairs, pair);
-    const int64_t target_length = attn_pairs_target_length(pairs, pair);
-    const int64_t n = shard->batch.sentences;
-    const int64_t from = shard->source_starts[n], to = shard->target_starts[n];
-    memcpy(shard->source + from, source, (size_t)source_length * sizeof *source);
-    memcpy(shard->target_out + to, target, (size_t)target_length * sizeof *target);
-    /* What is fed is what is to be written, one later, after the decoder's start. */
-    shard->target_in[to] = ATTN_TOKEN_EOS;
-    memcpy(shard->target_in + to + 1, target,
-           (size_t)(target_length - 1) * sizeof *target);
-    shard->source_starts[n + 1] = from + source_length;
-    shard->target_starts[n + 1] = to + target_length;
-    shard->batch.sentences = n + 1;
-    shard->load += source_length + target_length;
-}
-
-/* Each pair goes to the shard with the fewest tokens. */
-static attn_status deal(attn_shards *shards, const attn_pairs *pairs, const size_t *list,
-                        size_t count, int64_t *target_tokens, attn_error *error)
-{
-    int64_t source_tokens = 0;
-    *target_tokens = 0;
-    for (size_t n = 0; n < count; n++) {
-        source_tokens += attn_pairs_source_length(pairs, list[n]);
-        *target_tokens += attn_pairs_target_length(pairs, list[n]);
-    }
-    const int64_t most = source_tokens > *target_tokens ? source_tokens : *target_tokens;
     for (size_t s = 0; s < shards->count; s++) {
         struct attn_shard *const shard = &shards->list[s];
-        if (!reserve(shard, count, (size_t)most))
+        if (!reserve(shard, count))
             return out_of_memory(error);
-        shard->batch = (attn_pair_batch){
-            .source = shard->source,
-            .source_starts = shard->source_starts,
-            .target_in = shard->target_in,
-            .target_out = shard->target_out,
-            .target_starts = shard->target_starts,
-        };
-        shard->source_starts[0] = shard->target_starts[0] = 0;
+        shard->count = 0;
         shard->load = 0;
     }
     for (size_t n = 0; n < count; n++) {
@@ -170,99 +115,149 @@ static attn_status deal(attn_shards *shards, const attn_pairs *pairs, const size
         for (size_t s = 1; s < shards->count; s++)
             if (shards->list[s].load < least->load)
                 least = &shards->list[s];
-        take(least, pairs, list[n]);
+        least->list[least->count++] = list[n];
+        least->load += examples->sizes[list[n]].load;
     }
     return ATTN_OK;
 }
 
 static void run_shard(void *argument, size_t index)
 {
-    const struct work *const work = argument;
-    const attn_shard_task *const task = work->task;
-    struct attn_shard *const shard = &work->shards->list[index];
-    float *const gradients = work->training ? work->shards->gradients[index] : NULL;
+    const struct run *const run = argument;
+    const attn_shard_work *const work = run->work;
+    struct attn_shard *const shard = &run->shards->list[index];
+    float *const gradients = run->training ? run->shards->gradients[index] : NULL;
     if (gradients)
-        memset(gradients, 0, work->shards->floats * sizeof *gradients);
-    shard->smoothed = shard->plain = 0.0;
-    attn_tape_begin(shard->tape, work->training, attn_mix(work->seed, index));
+        memset(gradients, 0, run->shards->floats * sizeof *gradients);
+    shard->smoothed = 0.0;
+    shard->sums = (attn_shard_sums){0.0, -1};
+    attn_tape_begin(shard->tape, run->training, attn_mix(run->seed, index));
     const attn_pass pass = {
         .tape = shard->tape,
-        .parameters = task->parameters,
+        .parameters = work->parameters,
         .gradients = gradients,
-        .observer = task->observer,
+        .observer = work->observer,
     };
-    attn_tensor *const loss = task->loss(task->user, &pass, index, &shard->plain);
+    attn_tensor *const loss = work->loss(work->user, &pass, index, &shard->sums);
     shard->status = attn_tape_status(shard->tape);
-    if (shard->status != ATTN_OK || !loss)
+    if (shard->status != ATTN_OK)
         return;
+    if (!loss) {
+        shard->sums.correct = 0;
+        return;
+    }
     shard->smoothed = (double)loss->data[0];
-    if (work->training)
+    if (run->training)
         shard->status = attn_tape_backward(shard->tape, loss, 1.0f);
 }
 
-attn_status attn_shards_run(attn_shards *shards, const attn_shard_task *task,
+void attn_batch_loss_add(attn_batch_loss *sum, const attn_batch_loss *part)
+{
+    sum->smoothed += part->smoothed;
+    sum->plain += part->plain;
+    sum->targets += part->targets;
+    sum->tokens += part->tokens;
+    const bool is_counted = sum->correct >= 0 && part->correct >= 0;
+    sum->correct = is_counted ? sum->correct + part->correct : -1;
+}
+
+attn_status attn_shards_run(attn_shards *shards, const attn_shard_work *work,
                             bool training, uint64_t seed, attn_batch_loss *loss,
                             attn_error *error)
 {
-    struct work work = {shards, task, training, seed};
-    pthreadpool_parallelize_1d(shards->pool, run_shard, &work, shards->count, 0);
+    struct run run = {shards, work, training, seed};
+    pthreadpool_parallelize_1d(shards->pool, run_shard, &run, shards->count, 0);
     *loss = (attn_batch_loss){0};
     for (size_t s = 0; s < shards->count; s++) {
         const struct attn_shard *const shard = &shards->list[s];
         if (shard->status != ATTN_OK)
             return attn_error_from_context(error, shard->status, shard->context);
-        loss->smoothed += shard->smoothed;
-        loss->plain += shard->plain;
+        const attn_batch_loss part = {.smoothed = shard->smoothed,
+                                      .plain = shard->sums.plain,
+                                      .correct = shard->sums.correct};
+        attn_batch_loss_add(loss, &part);
     }
     return ATTN_OK;
 }
 
-static attn_tensor *pairs_loss(void *user, const attn_pass *pass, size_t index,
-                               double *plain)
+static attn_tensor *batch_loss(void *user, const attn_pass *pass, size_t index,
+                               attn_shard_sums *sums)
 {
-    const struct pairs_task *const pairs = user;
-    const attn_pair_batch *const batch = &pairs->shards->list[index].batch;
-    if (batch->sentences == 0)
-        return NULL;
-    return attn_translator_loss(pairs->translator, pass, batch, pairs->smoothing,
-                                pairs->divisor, plain);
+    const struct task_batch *const whole = user;
+    const struct attn_shard *const shard = &whole->shards->list[index];
+    attn_shard_batch batch = whole->batch;
+    batch.list = shard->list;
+    batch.count = shard->count;
+    return batch.count > 0 ? whole->task->kind->loss(whole->task, pass, &batch, sums)
+                           : NULL;
 }
 
-static attn_status run_pairs(struct pairs_task *pairs, attn_shard_task *task,
-                             int64_t tokens, bool training, uint64_t seed,
-                             attn_batch_loss *loss, attn_error *error)
+static attn_status run_batch(struct task_batch *whole, const size_t *list, size_t count,
+                             const struct attn_observer *observer, bool training,
+                             uint64_t seed, attn_batch_loss *loss, attn_error *error)
 {
-    pairs->divisor = (double)tokens;
-    task->loss = pairs_loss;
-    task->user = pairs;
-    ATTN_TRY(attn_shards_run(pairs->shards, task, training, seed, loss, error));
-    loss->smoothed *= pairs->divisor;
+    const attn_task *const task = whole->task;
+    const attn_examples *const examples = training ? &task->train : &task->valid;
+    const attn_shard_work work = {task->parameters, observer, batch_loss, whole};
+    int64_t targets = 0, tokens = 0;
+    for (size_t n = 0; n < count; n++) {
+        targets += examples->sizes[list[n]].targets;
+        tokens += examples->sizes[list[n]].size;
+    }
+    whole->batch.examples = examples;
+    whole->batch.divisor = (double)targets;
+    whole->batch.seed = attn_mix(seed, EXAMPLES_SEED);
+    ATTN_TRY(deal(whole->shards, examples, list, count, error));
+    ATTN_TRY(attn_shards_run(whole->shards, &work, training, seed, loss, error));
+    loss->smoothed *= whole->batch.divisor;
+    loss->targets = targets;
     loss->tokens = tokens;
     return ATTN_OK;
 }
 
-attn_status attn_shards_train(attn_shards *shards, const attn_translator *translator,
-                              const attn_parameters *parameters, const attn_pairs *pairs,
-                              const size_t *list, size_t count, double smoothing,
-                              uint64_t seed, attn_batch_loss *loss, attn_error *error)
+attn_status attn_shards_train(attn_shards *shards, const attn_task *task,
+                              const size_t *list, size_t count, uint64_t seed,
+                              attn_batch_loss *loss, attn_error *error)
 {
-    struct pairs_task of_pairs = {
-        .shards = shards, .translator = translator, .smoothing = (float)smoothing};
-    attn_shard_task task = {.parameters = parameters};
-    int64_t tokens;
-    ATTN_TRY(deal(shards, pairs, list, count, &tokens, error));
-    return run_pairs(&of_pairs, &task, tokens, true, seed, loss, error);
+    struct task_batch whole = {
+        shards, task, {.smoothing = (float)task->recipe->label_smoothing}};
+    return run_batch(&whole, list, count, NULL, true, seed, loss, error);
 }
 
-attn_status attn_shards_measure(attn_shards *shards, const attn_translator *translator,
-                                const attn_parameters *parameters,
-                                const attn_pairs *pairs, const size_t *list, size_t count,
+attn_status attn_shards_measure(attn_shards *shards, const attn_task *task,
+                                const size_t *list, size_t count,
                                 const struct attn_observer *observer,
                                 attn_batch_loss *loss, attn_error *error)
 {
-    struct pairs_task of_pairs = {.shards = shards, .translator = translator};
-    attn_shard_task task = {.parameters = parameters, .observer = observer};
-    int64_t tokens;
-    ATTN_TRY(deal(shards, pairs, list, count, &tokens, error));
-    return run_pairs(&of_pairs, &task, tokens, false, 0, loss, error);
+    struct task_batch whole = {shards, task, {.smoothing = 0.0f}};
+    return run_batch(&whole, list, count, observer, false, 0, loss, error);
+}
+
+attn_status attn_shards_measure_all(attn_shards *shards, const attn_task *task,
+                                    int64_t tokens, attn_batch_loss *loss,
+                                    attn_error *error)
+{
+    const attn_examples *const examples = &task->valid;
+    size_t *const list = malloc(examples->count * sizeof *list);
+    if (!list)
+        return attn_error_set(error, ATTN_ENOMEM, "out of memory for %zu examples",
+                              examples->count);
+    *loss = (attn_batch_loss){0};
+    attn_status status = ATTN_OK;
+    for (size_t first = 0; first < examples->count && status == ATTN_OK;) {
+        size_t end = first;
+        int64_t size = 0;
+        attn_batch_loss part = {0};
+        while (end < examples->count && size < tokens) {
+            size += examples->sizes[end].size;
+            list[end] = end;
+            end++;
+        }
+        status = attn_shards_measure(shards, task, list + first, end - first, NULL, &part,
+                                     error);
+        attn_batch_loss_add(loss, &part);
+        first = end;
+    }
+    free(list);
+    return status;
 }

@@ -45,14 +45,14 @@ void attn_step_options_init(attn_step_options *options)
 }
 
 static attn_tensor *shard_loss(void *user, const attn_pass *pass, size_t shard,
-                               double *plain)
+                               attn_shard_sums *sums)
 {
     const attn_step *const step = user;
     const attn_packing packing = {step->options.texts / SHARDS, step->starts};
     const size_t first = shard * (size_t)step->shard_tokens;
     return attn_language_loss(step->language, pass, step->ids + first,
                               step->targets + first, packing, (double)step->tokens,
-                              plain);
+                              &sums->plain);
 }
 
 static attn_status check_options(const attn_step_options *options, attn_error *error)
@@ -143,10 +143,10 @@ void attn_step_destroy(attn_step *step)
 attn_status attn_step_run(attn_step *step, double *loss, attn_error *error)
 {
     attn_parameters *const parameters = attn_language_parameters(step->language);
-    const attn_shard_task task = {
+    const attn_shard_work work = {
         .parameters = parameters, .loss = shard_loss, .user = step};
     attn_batch_loss sum;
-    ATTN_TRY(attn_shards_run(&step->shards, &task, true, 0, &sum, error));
+    ATTN_TRY(attn_shards_run(&step->shards, &work, true, 0, &sum, error));
     const double norm = attn_optimiser_reduce(&step->optimiser, step->pool,
                                               step->shards.gradients, SHARDS);
     if (!isfinite(sum.smoothed) || !isfinite(norm))

@@ -4,19 +4,18 @@
 #include "train/train.h"
 #include "base/context.h"
 #include "train/mix.h"
-#include "train/score.h"
 #include "train/training.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { WATCHED_PAIRS = 32 };
+enum { WATCHED_EXAMPLES = 32 };
 
 /* The first parameter that is not finite, or else the first gradient, by name. */
 static attn_status refuse_step(const struct attn_training *training, double loss,
                                attn_error *error)
 {
-    const attn_parameters *const parameters = training->parameters;
+    const attn_parameters *const parameters = training->task.parameters;
     const float *const arrays[] = {parameters->values, training->shards.gradients[0]};
     static const char *const NAMES[] = {"", "the gradient of "};
     const char *what = "", *name = "no tensor";
@@ -43,7 +42,7 @@ static attn_status refuse_step(const struct attn_training *training, double loss
 
 static attn_status step(struct attn_training *training, attn_error *error)
 {
-    const attn_recipe *const recipe = training->recipe;
+    const attn_recipe *const recipe = training->task.recipe;
     attn_position *const at = &training->position;
     const uint64_t seed = (uint64_t)recipe->seed;
     if (at->batch == (int64_t)training->batches.count) {
@@ -51,54 +50,75 @@ static attn_status step(struct attn_training *training, attn_error *error)
         at->batch = 0;
     }
     if (training->arranged_epoch != at->epoch) {
-        attn_batches_arrange(&training->batches, &training->train, seed, at->epoch,
+        attn_batches_arrange(&training->batches, &training->task.train, seed, at->epoch,
                              recipe->length_noise);
         training->arranged_epoch = at->epoch;
     }
     const size_t *const first = training->batches.first + at->batch;
     attn_batch_loss loss;
-    ATTN_TRY(attn_shards_train(
-        &training->shards, training->translator, training->parameters, &training->train,
-        training->batches.pairs + first[0], first[1] - first[0], recipe->label_smoothing,
-        attn_mix(attn_mix(seed, 0), (uint64_t)at->step), &loss, error));
+    ATTN_TRY(attn_shards_train(&training->shards, &training->task,
+                               training->batches.list + first[0], first[1] - first[0],
+                               attn_mix(attn_mix(seed, 0), (uint64_t)at->step), &loss,
+                               error));
     const double norm =
-        attn_optimiser_reduce(&training->optimiser, training->pool,
+        attn_optimiser_reduce(&training->optimiser, training->task.pool,
                               training->shards.gradients, training->shards.count);
     if (!isfinite(loss.smoothed) || !isfinite(norm))
-        return refuse_step(training, loss.smoothed / (double)loss.tokens, error);
+        return refuse_step(training, loss.smoothed / (double)loss.targets, error);
     const double rate = attn_schedule_rate(&training->schedule, at->step + 1);
-    attn_optimiser_step(&training->optimiser, training->pool,
-                        training->parameters->values, training->shards.gradients[0], norm,
-                        rate, at->step + 1);
+    attn_optimiser_step(&training->optimiser, training->task.pool,
+                        training->task.parameters->values, training->shards.gradients[0],
+                        norm, rate, at->step + 1);
     at->step++;
     at->batch++;
-    at->target_tokens += loss.tokens;
+    at->target_tokens += loss.targets;
     at->seconds = training->seconds_before + attn_seconds() - training->progress.started;
     attn_progress_step(&training->progress, at, &loss, norm, rate);
     return ATTN_OK;
 }
 
-static attn_status measure_loss(struct attn_training *training, double *loss,
-                                attn_error *error)
+static attn_status measure(struct attn_training *training, double *loss,
+                           attn_valid_scores *scores, attn_error *error)
 {
     attn_batch_loss sum;
-    ATTN_TRY(attn_score_loss(&training->shards, training->translator,
-                             training->parameters, &training->valid,
-                             training->recipe->tokens_per_batch, &sum, error));
-    *loss = sum.plain / (double)sum.tokens;
+    ATTN_TRY(attn_shards_measure_all(&training->shards, &training->task,
+                                     training->task.recipe->tokens_per_batch, &sum,
+                                     error));
+    *loss = sum.plain / (double)sum.targets;
+    scores->accuracy =
+        sum.correct < 0 ? (double)NAN : (double)sum.correct / (double)sum.targets;
     return ATTN_OK;
 }
 
 static attn_status watch_heads(struct attn_training *training, attn_error *error)
 {
-    size_t list[WATCHED_PAIRS], count = 0;
-    while (count < WATCHED_PAIRS && count < training->valid.count) {
+    size_t list[WATCHED_EXAMPLES], count = 0;
+    while (count < WATCHED_EXAMPLES && count < training->task.valid.count) {
         list[count] = count;
         count++;
     }
-    return attn_heads_measure(&training->watcher, training->translator,
-                              training->parameters, &training->valid, list, count,
+    return attn_heads_measure(&training->watcher, &training->task, list, count,
                               &training->valid_scores.lowest, error);
+}
+
+/* Of the weights that would be shipped. */
+static double shipped_loss(const attn_valid_scores *scores)
+{
+    return isnan(scores->average_loss) ? scores->loss : scores->average_loss;
+}
+
+/* With the weights to ship in place: those of the lowest loss are kept. */
+static void compare_with_best(struct attn_training *training, double loss)
+{
+    const attn_parameters *const parameters = training->task.parameters;
+    attn_position *const at = &training->position;
+    at->waited++;
+    if (!(loss < at->best_loss))
+        return;
+    at->best_loss = loss;
+    at->waited = 0;
+    if (training->best)
+        memcpy(training->best, parameters->values, parameters->floats * sizeof(float));
 }
 
 static attn_status validate(struct attn_training *training, attn_error *error)
@@ -106,13 +126,15 @@ static attn_status validate(struct attn_training *training, attn_error *error)
     const double start = attn_seconds();
     attn_valid_scores *const scores = &training->valid_scores;
     scores->average_loss = (double)NAN;
-    ATTN_TRY(measure_loss(training, &scores->loss, error));
+    ATTN_TRY(measure(training, &scores->loss, scores, error));
     attn_training_exchange_average(training);
     attn_status status = ATTN_OK;
     if (training->optimiser.average)
-        status = measure_loss(training, &scores->average_loss, error);
+        status = measure(training, &scores->average_loss, scores, error);
     if (status == ATTN_OK)
         status = watch_heads(training, error);
+    if (status == ATTN_OK)
+        compare_with_best(training, shipped_loss(scores));
     attn_training_exchange_average(training);
     if (status != ATTN_OK)
         return status;
@@ -124,21 +146,27 @@ static attn_status validate(struct attn_training *training, attn_error *error)
 static attn_status keep(struct attn_training *training, attn_error *error)
 {
     const double start = attn_seconds();
-    ATTN_TRY(attn_checkpoint_save(training->checkpoint, training->parameters,
-                                  &training->optimiser, &training->position,
-                                  &training->identity, error));
+    const attn_checkpoint state = attn_training_state(training);
+    ATTN_TRY(
+        attn_checkpoint_save(training->checkpoint, &state, &training->identity, error));
     ATTN_TRY(attn_training_export(training, error));
     attn_progress_pause(&training->progress, attn_seconds() - start);
     return ATTN_OK;
 }
 
+static bool is_past_patience(const struct attn_training *training)
+{
+    const int64_t patience = training->task.recipe->patience;
+    return patience > 0 && training->position.waited >= patience;
+}
+
 static bool must_stop(const struct attn_training *training, attn_train_end *end)
 {
-    const attn_train_options *const options = training->options;
+    const attn_train_options *const options = training->task.options;
     const int64_t done = training->position.step;
     const double minutes = (attn_seconds() - training->progress.started) / 60.0;
     *end = ATTN_TRAIN_FINISHED;
-    if (done >= training->schedule.total)
+    if (done >= training->schedule.total || is_past_patience(training))
         return true;
     *end = ATTN_TRAIN_STOPPED;
     if (options->stop && *options->stop)
@@ -151,16 +179,16 @@ static bool must_stop(const struct attn_training *training, attn_train_end *end)
 static attn_status run(struct attn_training *training, attn_train_end *end,
                        attn_error *error)
 {
-    const attn_recipe *const recipe = training->recipe;
+    const attn_recipe *const recipe = training->task.recipe;
     const int64_t *const done = &training->position.step;
     int64_t kept = *done > 0 ? *done : -1, validated = -1;
     attn_progress_say(
         &training->progress,
-        "%zu parameters, %lld steps of %.0f target tokens in %lld shards on "
-        "%zu threads",
-        training->parameters->floats, (long long)training->schedule.total,
-        (double)training->train.target_tokens / (double)training->batches.count,
-        (long long)recipe->shards, training->options->threads);
+        "%zu parameters, %lld steps of %.0f %s in %lld shards on %zu threads",
+        training->task.parameters->floats, (long long)training->schedule.total,
+        (double)training->targets / (double)training->batches.count,
+        training->task.kind->targets, (long long)recipe->shards,
+        training->task.options->threads);
     while (!must_stop(training, end)) {
         ATTN_TRY(step(training, error));
         if (*done % recipe->valid_every == 0) {
@@ -176,6 +204,11 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
         ATTN_TRY(keep(training, error));
     if (*end != ATTN_TRAIN_FINISHED)
         return ATTN_OK;
+    if (is_past_patience(training))
+        attn_progress_say(&training->progress,
+                          "%lld validations without a lower loss than %.4f: the end",
+                          (long long)training->position.waited,
+                          training->position.best_loss);
     if (validated != *done)
         ATTN_TRY(validate(training, error));
     ATTN_TRY(attn_training_export(training, error));
@@ -185,7 +218,8 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
 attn_status attn_train(const attn_recipe *recipe, const attn_train_options *options,
                        attn_train_end *end, attn_error *error)
 {
-    struct attn_training training = {.recipe = recipe, .options = options};
+    struct attn_training training = {
+        .task = {.kind = recipe->kind, .recipe = recipe, .options = options}};
     attn_status status = attn_training_prepare(&training, error);
     if (status == ATTN_OK)
         status = run(&training, end, error);

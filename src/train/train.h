@@ -1,4 +1,4 @@
-/* Trains a translator as a recipe says. */
+/* Trains a model as a recipe says. */
 #ifndef ATTN_TRAIN_TRAIN_H
 #define ATTN_TRAIN_TRAIN_H
 
@@ -11,7 +11,7 @@ typedef struct attn_train_options {
      * while it trains, and scores.json at the end.  A checkpoint that is there is gone on
      * from. */
     const char *out;
-    const char *train, *valid; /* files of sentence pairs; .xz is unpacked */
+    const char *train, *valid; /* files of data; .xz is unpacked */
     const char *test;          /* or NULL: scored once, at the end */
     size_t threads;            /* at least 1; changes no bit of the result */
     double minutes;    /* of this run, then it stops with a checkpoint; 0: no limit */

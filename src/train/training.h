@@ -8,23 +8,19 @@
 #include "train/optimiser.h"
 #include "train/progress.h"
 #include "train/shards.h"
-#include "train/train.h"
+#include "train/task.h"
 
 enum { ATTN_FILE_BYTES = ATTN_PATH_BYTES + 64 };
 
 struct attn_training {
-    const attn_recipe *recipe;
-    const attn_train_options *options;
-    pthreadpool_t pool;
-    attn_tokenizer *tokenizer;
-    attn_pairs train, valid;
+    attn_task task;
     attn_batches batches;
-    int64_t arranged_epoch; /* what batches hold, −1 for none */
-    attn_translator *translator;
-    attn_parameters *parameters; /* the translator's */
+    int64_t arranged_epoch;      /* what batches hold, −1 for none */
     attn_shards shards, watcher; /* watcher: one shard, for the observer */
     attn_optimiser optimiser;
+    float *best; /* weights of the best validation, where the recipe keeps them */
     attn_schedule schedule;
+    int64_t targets; /* in an epoch */
     attn_position position;
     double seconds_before; /* spent by earlier runs */
     attn_checkpoint_identity identity;
@@ -35,19 +31,28 @@ struct attn_training {
     attn_valid_scores valid_scores; /* the last ones */
 };
 
-/* Data, tokenizer, model, and the checkpoint where there is one (see prepare.c). */
+/* What the checkpoint keeps. */
+static inline attn_checkpoint attn_training_state(struct attn_training *training)
+{
+    return (attn_checkpoint){training->task.parameters, &training->optimiser,
+                             &training->position, training->best};
+}
+
+/* Data, model, and the checkpoint where there is one (see prepare.c); the recipe and the
+ * options of the task are set before. */
 ATTN_CHECKED attn_status attn_training_prepare(struct attn_training *training,
                                                attn_error *error);
 void attn_training_free(struct attn_training *training);
 
-/* The weights to ship: their average where one is kept.  The pointers of the values are
- * exchanged, so calling it again undoes it. */
+/* The running average in place of the weights, where one is kept.  The pointers of the
+ * values are exchanged, so calling it again undoes it. */
 void attn_training_exchange_average(struct attn_training *training);
 
-/* The model's files, with the weights to ship (see export.c). */
+/* The model's files, with the weights to ship (see export.c): those of the best
+ * validation or the last, averaged where an average is kept. */
 ATTN_CHECKED attn_status attn_training_export(struct attn_training *training,
                                               attn_error *error);
-/* BLEU on valid and test, and scores.json. */
+/* Scores on valid and test, and scores.json. */
 ATTN_CHECKED attn_status attn_training_score(struct attn_training *training,
                                              attn_error *error);
 

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "small_training.h"
 #include "train/mix.h"
+#include "train/task.h"
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -60,7 +61,8 @@ void small_training_set_up(small_training *small)
     snprintf(small->valid, sizeof small->valid, "%s/valid.tsv", small->folder);
     write_pairs(small->train, TRAIN_LINES, 1);
     write_pairs(small->valid, VALID_LINES, 2);
-    if (attn_recipe_parse(&small->recipe, RECIPE, "small", &error) != ATTN_OK)
+    if (attn_recipe_parse(&small->recipe, attn_task_kinds(), RECIPE, "small", &error) !=
+        ATTN_OK)
         fail_msg("%s", error.message);
 }
 

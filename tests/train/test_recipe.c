@@ -1,5 +1,6 @@
 /* Recipes: what is read, and what is refused by name. */
 #include "train/recipe.h"
+#include "train/task_translator.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,11 +51,18 @@ static void assert_refused(const char *what, const char *by, const char *message
     attn_recipe recipe;
     attn_error error = {ATTN_OK, ""};
     char *const text = with(what, by);
-    assert_int_equal(attn_recipe_parse(&recipe, text, "r.json", &error), ATTN_EFORMAT);
+    assert_int_equal(
+        attn_recipe_parse(&recipe, attn_task_kinds(), text, "r.json", &error),
+        ATTN_EFORMAT);
     if (!strstr(error.message, message))
         fail_msg("the message is \"%s\", expected \"%s\" in it", error.message, message);
     attn_recipe_free(&recipe);
     free(text);
+}
+
+static const attn_translator_config *model_of(const attn_recipe *recipe)
+{
+    return &((const attn_translator_settings *)recipe->settings)->model;
 }
 
 static void a_recipe_is_read(void **state)
@@ -62,13 +70,16 @@ static void a_recipe_is_read(void **state)
     (void)state;
     attn_recipe recipe;
     attn_error error;
-    assert_int_equal(attn_recipe_parse(&recipe, GOOD, "r.json", &error), ATTN_OK);
+    assert_int_equal(
+        attn_recipe_parse(&recipe, attn_task_kinds(), GOOD, "r.json", &error), ATTN_OK);
     assert_string_equal(recipe.train, "a.tsv");
     assert_string_equal(recipe.test, "");
-    assert_int_equal(recipe.model.vocabulary, 600);
-    assert_int_equal(recipe.model.decoder_layers, 2);
-    assert_int_equal(recipe.model.activation, ATTN_GELU);
-    assert_true(recipe.model.dropout == 0.1f);
+    const attn_translator_config *const model = model_of(&recipe);
+    assert_int_equal(model->vocabulary, 600);
+    assert_int_equal(model->decoder_layers, 2);
+    assert_int_equal(model->activation, ATTN_GELU);
+    assert_true(model->dropout == 0.1f);
+    assert_true(model->activation_dropout == 0.0f);
     assert_int_equal(recipe.schedule, ATTN_SCHEDULE_LINEAR);
     assert_true(recipe.length_noise == 2.5);
     assert_true(recipe.clip == 1.0);
@@ -82,14 +93,18 @@ static void the_order_of_norms_and_the_positions_may_be_chosen(void **state)
     (void)state;
     attn_recipe recipe;
     attn_error error;
-    assert_int_equal(attn_recipe_parse(&recipe, GOOD, "r.json", &error), ATTN_OK);
-    assert_true(recipe.model.normalise_first && !recipe.model.learned_positions);
+    assert_int_equal(
+        attn_recipe_parse(&recipe, attn_task_kinds(), GOOD, "r.json", &error), ATTN_OK);
+    assert_true(model_of(&recipe)->normalise_first);
+    assert_false(model_of(&recipe)->learned_positions);
     attn_recipe_free(&recipe);
     char *const last =
         with("\"width\"",
              "\"normalise_first\": false, \"learned_positions\": true, \"width\"");
-    assert_int_equal(attn_recipe_parse(&recipe, last, "r.json", &error), ATTN_OK);
-    assert_true(!recipe.model.normalise_first && recipe.model.learned_positions);
+    assert_int_equal(
+        attn_recipe_parse(&recipe, attn_task_kinds(), last, "r.json", &error), ATTN_OK);
+    assert_false(model_of(&recipe)->normalise_first);
+    assert_true(model_of(&recipe)->learned_positions);
     attn_recipe_free(&recipe);
     free(last);
     assert_refused("\"width\"", "\"normalise_first\": 0, \"width\"",
@@ -136,7 +151,8 @@ static void a_value_out_of_range_tells_the_range(void **state)
         "\"linear\"", "\"steps\"",
         "training.schedule is \"steps\", expected \"inverse_sqrt\", \"linear\" or "
         "\"cosine\"");
-    assert_refused("\"translator\"", "\"tagger\"", "kind is \"tagger\"");
+    assert_refused("\"translator\"", "\"poet\"",
+                   "kind is \"poet\", expected \"translator\"");
 }
 
 static void keys_that_do_not_fit_together_are_refused(void **state)
@@ -165,9 +181,11 @@ static void two_recipes_are_compared_by_their_first_difference(void **state)
     char *const wider = with("\"width\": 32", "\"width\": 64");
     char *const same = with("\"clip\": 1,", "\"clip\": 1.0,");
     char *const often = with("\"valid_every\": 5", "\"valid_every\": 6");
-    assert_int_equal(attn_recipe_parse(&one, GOOD, "r", &error), ATTN_OK);
+    assert_int_equal(attn_recipe_parse(&one, attn_task_kinds(), GOOD, "r", &error),
+                     ATTN_OK);
 
-    assert_int_equal(attn_recipe_parse(&two, slower, "r", &error), ATTN_OK);
+    assert_int_equal(attn_recipe_parse(&two, attn_task_kinds(), slower, "r", &error),
+                     ATTN_OK);
     assert_int_equal(attn_recipe_compare(one.identity, two.identity, &structure, &error),
                      ATTN_EINVAL);
     assert_string_equal(error.message,
@@ -175,18 +193,21 @@ static void two_recipes_are_compared_by_their_first_difference(void **state)
     assert_false(structure);
     attn_recipe_free(&two);
 
-    assert_int_equal(attn_recipe_parse(&two, wider, "r", &error), ATTN_OK);
+    assert_int_equal(attn_recipe_parse(&two, attn_task_kinds(), wider, "r", &error),
+                     ATTN_OK);
     assert_int_equal(attn_recipe_compare(one.identity, two.identity, &structure, &error),
                      ATTN_EINVAL);
     assert_true(structure);
     attn_recipe_free(&two);
 
-    assert_int_equal(attn_recipe_parse(&two, same, "r", &error), ATTN_OK);
+    assert_int_equal(attn_recipe_parse(&two, attn_task_kinds(), same, "r", &error),
+                     ATTN_OK);
     assert_int_equal(attn_recipe_compare(one.identity, two.identity, &structure, &error),
                      ATTN_OK);
     attn_recipe_free(&two);
 
-    assert_int_equal(attn_recipe_parse(&two, often, "r", &error), ATTN_OK);
+    assert_int_equal(attn_recipe_parse(&two, attn_task_kinds(), often, "r", &error),
+                     ATTN_OK);
     assert_int_equal(attn_recipe_compare(one.identity, two.identity, &structure, &error),
                      ATTN_OK);
     attn_recipe_free(&two);
