@@ -182,59 +182,15 @@ static attn_status add_parameters(attn_bert *bert)
 
 /* ---- Labels ---------------------------------------------------------------------- */
 
-static void free_labels(char **labels, int64_t count)
-{
-    for (int64_t i = 0; labels && i < count; i++)
-        free(labels[i]);
-    free(labels);
-}
-
 const char *attn_bert_label(const attn_bert *bert, int64_t index)
 {
-    return index >= 0 && index < bert->config.labels ? bert->labels[index] : NULL;
+    return index >= 0 && index < bert->labels.count ? bert->labels.names[index] : NULL;
 }
 
 attn_status attn_bert_name_labels(attn_bert *bert, const char *const *names,
                                   attn_error *error)
 {
-    const int64_t count = bert->config.labels;
-    for (int64_t i = 0; i < count; i++)
-        for (int64_t j = 0; j < i; j++)
-            if (strcmp(names[i], names[j]) == 0)
-                return attn_error_set(error, ATTN_EINVAL,
-                                      "labels %lld and %lld are both \"%.60s\", expected "
-                                      "different names",
-                                      (long long)j, (long long)i, names[i]);
-    char **const labels = calloc((size_t)count + 1, sizeof *labels);
-    bool is_whole = labels;
-    for (int64_t i = 0; is_whole && i < count; i++) {
-        labels[i] = strdup(names[i]);
-        is_whole = labels[i];
-    }
-    if (!is_whole) {
-        free_labels(labels, count);
-        return attn_error_set(error, ATTN_ENOMEM, "bert: no memory for %lld labels",
-                              (long long)count);
-    }
-    free_labels(bert->labels, count);
-    bert->labels = labels;
-    return ATTN_OK;
-}
-
-static attn_status number_labels(attn_bert *bert)
-{
-    const int64_t count = bert->config.labels;
-    bert->labels = calloc((size_t)count + 1, sizeof *bert->labels);
-    if (!bert->labels)
-        return ATTN_ENOMEM;
-    for (int64_t i = 0; i < count; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "LABEL_%lld", (long long)i);
-        bert->labels[i] = strdup(name);
-        if (!bert->labels[i])
-            return ATTN_ENOMEM;
-    }
-    return ATTN_OK;
+    return attn_labels_set(&bert->labels, names, error);
 }
 
 /* ---- Life ------------------------------------------------------------------------ */
@@ -249,7 +205,9 @@ attn_status attn_bert_outline(attn_bert **bert, const attn_bert_config *config,
         return attn_error_set(error, ATTN_ENOMEM, "bert: no memory");
     outlined->config = *config;
     outlined->layers = calloc((size_t)config->layers, sizeof *outlined->layers);
-    attn_status status = outlined->layers ? number_labels(outlined) : ATTN_ENOMEM;
+    attn_status status =
+        outlined->layers ? attn_labels_number(&outlined->labels, config->labels, error)
+                         : ATTN_ENOMEM;
     if (status == ATTN_OK)
         status = add_parameters(outlined);
     if (status != ATTN_OK) {
@@ -290,7 +248,7 @@ void attn_bert_destroy(attn_bert *bert)
     if (!bert)
         return;
     attn_parameters_free(&bert->parameters);
-    free_labels(bert->labels, bert->config.labels);
+    attn_labels_free(&bert->labels);
     free(bert->layers);
     free(bert);
 }

@@ -54,47 +54,6 @@ static attn_status expect_text(const attn_config_file *file, const char *key,
                           json_string_value(value), expected);
 }
 
-/* As many as are named; without names, two, as `transformers` has it. */
-static attn_status read_label_count(const attn_config_file *file,
-                                    attn_bert_config *config)
-{
-    const json_t *const names = json_object_get(file->root, "id2label");
-    if (config->head == ATTN_BERT_MASKED)
-        return ATTN_OK;
-    if (!names || json_is_null(names))
-        return attn_config_file_integer(file, "num_labels", 2, &config->labels);
-    if (!json_is_object(names))
-        return attn_config_file_refuse(file, "id2label", names, "an object");
-    config->labels = (int64_t)json_object_size(names);
-    return ATTN_OK;
-}
-
-attn_status attn_bert_labels_read(const attn_config_file *file, attn_bert *bert)
-{
-    const json_t *const object = json_object_get(file->root, "id2label");
-    const int64_t count = bert->config.labels;
-    if (count == 0 || !json_is_object(object))
-        return ATTN_OK;
-    const char **const names = calloc((size_t)count, sizeof *names);
-    if (!names)
-        return attn_error_set(file->error, ATTN_ENOMEM, "%s: no memory", file->path);
-    attn_status status = ATTN_OK;
-    for (int64_t i = 0; status == ATTN_OK && i < count; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        const json_t *const name = json_object_get(object, key);
-        names[i] = json_string_value(name);
-        snprintf(key, sizeof key, "id2label.%lld", (long long)i);
-        if (!names[i])
-            status = attn_config_file_refuse(file, key, name, "a text");
-    }
-    if (status == ATTN_OK)
-        status = attn_config_file_blame(
-            file->path, attn_bert_name_labels(bert, names, file->error), file->error);
-    free(names);
-    return status;
-}
-
 /* Null: as elsewhere. */
 static attn_status read_classifier_dropout(const attn_config_file *file,
                                            attn_bert_config *config)
@@ -136,7 +95,8 @@ attn_status attn_bert_config_read(const attn_config_file *file, attn_bert_config
     ATTN_TRY(attn_config_file_expect_flag(file, "is_decoder", false, false));
     ATTN_TRY(attn_config_file_expect_flag(file, "add_cross_attention", false, false));
     ATTN_TRY(read_sizes(file, config));
-    ATTN_TRY(read_label_count(file, config));
+    if (config->head != ATTN_BERT_MASKED)
+        ATTN_TRY(attn_labels_count(file, &config->labels));
     ATTN_TRY(
         attn_config_file_activation(file, "hidden_act", "gelu", &config->activation));
     ATTN_TRY(attn_config_file_number(file, "layer_norm_eps", 1e-12, &epsilon));
@@ -174,30 +134,12 @@ static json_t *common_config(const attn_bert_config *config, int dtype)
         ATTN_TOKEN_BOS, "pad_token_id", ATTN_TOKEN_PAD, "eos_token_id", ATTN_TOKEN_EOS);
 }
 
-/* id2label and label2id */
-static bool add_labels(json_t *document, const attn_bert *bert)
-{
-    json_t *const names = json_object(), *const ids = json_object();
-    bool is_whole = names && ids;
-    for (int64_t i = 0; is_whole && i < bert->config.labels; i++) {
-        char key[32];
-        snprintf(key, sizeof key, "%lld", (long long)i);
-        is_whole =
-            json_object_set_new(names, key, json_string(attn_bert_label(bert, i))) == 0 &&
-            json_object_set_new(ids, attn_bert_label(bert, i),
-                                json_integer((json_int_t)i)) == 0;
-    }
-    /* Both are taken over, whatever comes of it. */
-    const bool named = json_object_set_new(document, "id2label", names) == 0;
-    return json_object_set_new(document, "label2id", ids) == 0 && named && is_whole;
-}
-
 static json_t *model_config(const attn_bert *bert, int dtype)
 {
     json_t *const document = common_config(&bert->config, dtype);
     bool is_whole = document;
     if (is_whole && bert->config.labels > 0)
-        is_whole = add_labels(document, bert);
+        is_whole = attn_labels_write(&bert->labels, document);
     if (is_whole && bert->config.head == ATTN_BERT_SEQUENCE)
         is_whole = json_object_set_new(document, "problem_type",
                                        json_string("single_label_classification")) == 0;

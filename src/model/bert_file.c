@@ -69,7 +69,8 @@ static attn_status fill(attn_bert *bert, const attn_config_file *config_file,
     ATTN_TRY(attn_tensor_file_check_all(
         file, &bert->parameters,
         bert->config.head == ATTN_BERT_MASKED ? OTHERS_OF_MASKED : OTHERS));
-    ATTN_TRY(attn_bert_labels_read(config_file, bert));
+    if (bert->config.labels > 0)
+        ATTN_TRY(attn_labels_read(&bert->labels, config_file));
     ATTN_TRY(attn_bert_allocate(bert, file->error));
     return attn_tensor_file_read(file, &bert->parameters);
 }

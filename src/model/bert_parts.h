@@ -4,6 +4,7 @@
 
 #include "model/bert.h"
 #include "model/config_file.h"
+#include "model/labels.h"
 
 typedef struct attn_bert_layer {
     attn_multihead_layer self;
@@ -22,7 +23,7 @@ struct attn_bert {
     size_t output, output_bias; /* masked; output is the embedding where they are tied */
     attn_linear_layer pooler;   /* of texts */
     attn_linear_layer classifier;
-    char **labels; /* [config.labels] */
+    attn_labels labels; /* [config.labels] */
     char note[160];
 };
 
@@ -46,8 +47,6 @@ ATTN_CHECKED attn_status attn_bert_allocate(attn_bert *bert, attn_error *error);
 /* config.json and tokenizer_config.json, see bert_config.c. */
 ATTN_CHECKED attn_status attn_bert_config_read(const attn_config_file *file,
                                                attn_bert_config *config);
-ATTN_CHECKED attn_status attn_bert_labels_read(const attn_config_file *file,
-                                               attn_bert *bert);
 ATTN_CHECKED attn_status attn_bert_config_write(const attn_bert *bert, const char *folder,
                                                 int dtype, attn_error *error);
 

@@ -1,0 +1,250 @@
+/* A reader's folder: config.json and model.safetensors, held against each other. */
+#include "base/context.h"
+#include "file/safetensors.h"
+#include "model/reader_parts.h"
+#include "model/tensor_file.h"
+#include <string.h>
+
+enum { MOST_PATH_BYTES = 4096 };
+
+static const char MODEL_TYPE[] = "attn-reader";
+static const char *const CLASSES[] = {"AttnTextClassifier", "AttnWordTagger", NULL};
+static const char *const BODIES[] = {"bag", "convolution", "rnn", "gru", "lstm", NULL};
+static const char *const POOLINGS[] = {"mean", "max", "last", "attention", NULL};
+static const char *const ATTENTIONS[] = {"none", "additive", "dot", NULL};
+static const char *const WORD_STATES[] = {"first", "mean", NULL};
+
+/* ---- Reading config.json --------------------------------------------------------- */
+
+static attn_status read_choice(const attn_config_file *file, const char *key,
+                               const json_t *value, const char *const *names, int *out)
+{
+    if (!json_is_string(value))
+        return attn_config_file_refuse(file, key, value, "a text");
+    for (*out = 0; names[*out]; ++*out)
+        if (strcmp(json_string_value(value), names[*out]) == 0)
+            return ATTN_OK;
+    char known[160] = "";
+    for (int n = 0; names[n]; n++) {
+        strcat(known, n == 0 ? "" : names[n + 1] ? ", " : " or ");
+        strcat(known, names[n]);
+    }
+    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
+                          "%s: %s is \"%.40s\", expected %s", file->path, key,
+                          json_string_value(value), known);
+}
+
+static attn_status read_filters(const attn_config_file *file, attn_reader_config *config)
+{
+    static const char key[] = "filters";
+    const json_t *const list = json_object_get(file->root, key);
+    if (!json_is_array(list))
+        return attn_config_file_refuse(file, key, list, "a list");
+    config->filter_count = (int64_t)json_array_size(list);
+    if (config->filter_count > ATTN_READER_FILTERS)
+        return attn_error_set(file->error, ATTN_EFORMAT,
+                              "%s: %s has %lld lengths, expected at most %d", file->path,
+                              key, (long long)config->filter_count, ATTN_READER_FILTERS);
+    for (int64_t i = 0; i < config->filter_count; i++) {
+        const json_t *const value = json_array_get(list, (size_t)i);
+        if (!json_is_integer(value))
+            return attn_config_file_refuse(file, "a length in filters", value,
+                                           "a whole number");
+        config->filters[i] = json_integer_value(value);
+    }
+    return ATTN_OK;
+}
+
+static attn_status read_choices(const attn_config_file *file, attn_reader_config *config)
+{
+    const json_t *const root = file->root;
+    int tags, body, pooling, attention, word_state;
+    ATTN_TRY(read_choice(file, "architectures",
+                         json_array_get(json_object_get(root, "architectures"), 0),
+                         CLASSES, &tags));
+    ATTN_TRY(read_choice(file, "body", json_object_get(root, "body"), BODIES, &body));
+    ATTN_TRY(read_choice(file, "pooling", json_object_get(root, "pooling"), POOLINGS,
+                         &pooling));
+    ATTN_TRY(read_choice(file, "attention", json_object_get(root, "attention"),
+                         ATTENTIONS, &attention));
+    ATTN_TRY(read_choice(file, "word_state", json_object_get(root, "word_state"),
+                         WORD_STATES, &word_state));
+    config->tags = tags == 1;
+    config->body = (attn_reader_body)body;
+    config->pooling = (attn_reader_pooling)pooling;
+    config->attention = (attn_reader_attention)attention;
+    config->mean_pieces = word_state == 1;
+    return ATTN_OK;
+}
+
+attn_status attn_reader_config_read(attn_reader_config *config,
+                                    const attn_config_file *file)
+{
+    *config = (attn_reader_config){0};
+    const struct {
+        const char *key;
+        int64_t *value;
+    } sizes[] = {
+        {"vocab_size", &config->vocabulary},
+        {"max_position_embeddings", &config->max_positions},
+        {"embedding_size", &config->embedding},
+        {"buckets", &config->buckets},
+        {"hidden_size", &config->width},
+        {"num_hidden_layers", &config->layers},
+        {"attention_size", &config->attention_width},
+    };
+    ATTN_TRY(read_choices(file, config));
+    ATTN_TRY(attn_labels_count(file, &config->labels));
+    ATTN_TRY(read_filters(file, config));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        ATTN_TRY(attn_config_file_integer(file, sizes[i].key, -1, sizes[i].value));
+    ATTN_TRY(attn_config_file_flag(file, "bidirectional", false, &config->both_ways));
+    ATTN_TRY(attn_config_file_probability(file, "dropout", 0.0, &config->dropout));
+    ATTN_TRY(
+        attn_config_file_probability(file, "token_dropout", 0.0, &config->token_dropout));
+    return attn_config_file_probability(file, "attention_dropout", 0.0,
+                                        &config->attention_dropout);
+}
+
+/* ---- Loading --------------------------------------------------------------------- */
+
+static attn_status fill(attn_reader *reader, const attn_tensor_file *file)
+{
+    static const char *const others[] = {NULL};
+    ATTN_TRY(attn_tensor_file_check_all(file, &reader->parameters, others));
+    ATTN_TRY(attn_reader_allocate(reader, file->error));
+    return attn_tensor_file_read(file, &reader->parameters);
+}
+
+static attn_status load_own(attn_reader **reader, const attn_config_file *config_file,
+                            const char *folder, attn_error *error)
+{
+    char path[MOST_PATH_BYTES];
+    attn_tensor_file file = {.path = path, .error = error};
+    attn_reader_config config;
+    attn_reader *loaded;
+    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
+    ATTN_TRY(attn_reader_config_read(&config, config_file));
+    ATTN_TRY(attn_config_file_blame(config_file->path,
+                                    attn_reader_outline(&loaded, &config, error), error));
+    attn_status status = attn_labels_read(&loaded->labels, config_file);
+    if (status == ATTN_OK)
+        status = attn_safetensors_open(&file.tensors, path, error);
+    if (status == ATTN_OK) {
+        status = fill(loaded, &file);
+        attn_safetensors_close(file.tensors);
+    }
+    if (status == ATTN_OK)
+        *reader = loaded;
+    else
+        attn_reader_destroy(loaded);
+    return status;
+}
+
+/* What a reader's configuration says of BERT's. */
+static attn_reader_config config_of_bert(const attn_bert_config *bert)
+{
+    return (attn_reader_config){
+        .tags = bert->head == ATTN_BERT_TOKENS,
+        .labels = bert->labels,
+        .vocabulary = bert->vocabulary,
+        .max_positions = bert->max_positions,
+        .body = ATTN_BODY_TRANSFORMER,
+        .width = bert->width,
+        .layers = bert->layers,
+        .heads = bert->heads,
+        .inner = bert->inner,
+        .dropout = bert->dropout,
+        .attention_dropout = bert->attention_dropout,
+    };
+}
+
+static attn_status load_bert(attn_reader **reader, const char *folder, attn_error *error)
+{
+    attn_bert *bert;
+    ATTN_TRY(attn_bert_load(&bert, folder, error));
+    const attn_bert_config *const of_bert = attn_bert_config_of(bert);
+    const attn_reader_config config = config_of_bert(of_bert);
+    attn_status status = ATTN_OK;
+    if (of_bert->head == ATTN_BERT_MASKED)
+        status = attn_error_set(error, ATTN_EUNSUPPORTED,
+                                "%.200s: a masked language model, expected one with "
+                                "labels of texts or tokens",
+                                folder);
+    if (status == ATTN_OK)
+        status = attn_config_file_blame(
+            folder, attn_reader_outline(reader, &config, error), error);
+    if (status == ATTN_OK)
+        (*reader)->bert = bert;
+    else
+        attn_bert_destroy(bert);
+    return status;
+}
+
+attn_status attn_reader_load(attn_reader **reader, const char *folder, attn_error *error)
+{
+    char path[MOST_PATH_BYTES];
+    attn_config_file file;
+    *reader = NULL;
+    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "config.json", error));
+    ATTN_TRY(attn_config_file_open(&file, path, error));
+    const json_t *const type = json_object_get(file.root, "model_type");
+    const char *const name = json_string_value(type);
+    attn_status status;
+    if (!name)
+        status = attn_config_file_refuse(&file, "model_type", type,
+                                         "\"attn-reader\" or \"bert\"");
+    else if (strcmp(name, MODEL_TYPE) == 0)
+        status = load_own(reader, &file, folder, error);
+    else if (strcmp(name, "bert") == 0)
+        status = load_bert(reader, folder, error);
+    else
+        status = attn_error_set(error, ATTN_EUNSUPPORTED,
+                                "%s: model_type is \"%.40s\", expected \"attn-reader\" "
+                                "or \"bert\"",
+                                path, name);
+    attn_config_file_close(&file);
+    return status;
+}
+
+/* ---- Saving ---------------------------------------------------------------------- */
+
+static json_t *model_config(const attn_reader *reader, int dtype)
+{
+    const attn_reader_config *const config = &reader->config;
+    json_t *const filters = json_array();
+    for (int64_t i = 0; i < config->filter_count; i++)
+        json_array_append_new(filters, json_integer((json_int_t)config->filters[i]));
+    json_t *const document = json_pack(
+        "{s:[s], s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, "
+        "s:o, s:o, s:o, s:o}",
+        "architectures", CLASSES[config->tags ? 1 : 0], "model_type", MODEL_TYPE, "dtype",
+        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "body", BODIES[config->body],
+        "pooling", POOLINGS[config->pooling], "attention", ATTENTIONS[config->attention],
+        "word_state", WORD_STATES[config->mean_pieces ? 1 : 0], "vocab_size",
+        (json_int_t)config->vocabulary, "max_position_embeddings",
+        (json_int_t)config->max_positions, "embedding_size",
+        (json_int_t)config->embedding, "buckets", (json_int_t)config->buckets,
+        "hidden_size", (json_int_t)config->width, "num_hidden_layers",
+        (json_int_t)config->layers, "attention_size", (json_int_t)config->attention_width,
+        "bidirectional", config->both_ways, "filters", filters, "dropout",
+        attn_json_decimal(config->dropout), "token_dropout",
+        attn_json_decimal(config->token_dropout), "attention_dropout",
+        attn_json_decimal(config->attention_dropout));
+    if (document && attn_labels_write(&reader->labels, document))
+        return document;
+    json_decref(document);
+    return NULL;
+}
+
+attn_status attn_reader_save(const attn_reader *reader, const char *folder, int dtype,
+                             attn_error *error)
+{
+    if (reader->bert)
+        return attn_bert_save(reader->bert, folder, dtype, error);
+    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_config_file_write(model_config(reader, dtype), folder, "config.json",
+                                    error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, reader->config.max_positions, error));
+    return attn_tensor_file_write(&reader->parameters, NULL, 0, folder, dtype, error);
+}
