@@ -54,4 +54,11 @@ typedef struct attn_seq2seq {
     const char *note; /* what loading found worth saying, or "" */
 } attn_seq2seq;
 
+/** From a folder, by the model_type of its config.json;
+ * model->kind->destroy(model->model) in the end.
+ * @return as the model's own function, and ATTN_EUNSUPPORTED for a model that does not
+ *         read and write. */
+ATTN_CHECKED attn_status attn_seq2seq_load(attn_seq2seq *model, const char *folder,
+                                           attn_error *error);
+
 #endif
