@@ -213,6 +213,23 @@ attn_status attn_tokenizer_config_write(const char *folder, int64_t max_position
         folder, "tokenizer_config.json", error);
 }
 
+attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *folder,
+                                       int64_t vocabulary, attn_error *error)
+{
+    char path[MOST_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
+    const int64_t tokens = attn_tokenizer_size(*tokenizer);
+    if (tokens == vocabulary)
+        return ATTN_OK;
+    attn_tokenizer_destroy(*tokenizer);
+    *tokenizer = NULL;
+    return attn_error_set(
+        error, ATTN_EFORMAT,
+        "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has", folder,
+        (long long)tokens, (long long)vocabulary);
+}
+
 attn_status attn_folder_make(const char *folder, attn_error *error)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "tensor/operations.h"
+#include "text/tokenizer.h"
 #include <jansson.h>
 
 typedef struct attn_config_file {
@@ -65,6 +66,11 @@ ATTN_CHECKED attn_status attn_config_file_write(json_t *document, const char *fo
 ATTN_CHECKED attn_status attn_tokenizer_config_write(const char *folder,
                                                      int64_t max_positions,
                                                      attn_error *error);
+/* FOLDER/tokenizer.json; ATTN_EFORMAT where it has not as many tokens as the model. */
+ATTN_CHECKED attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer,
+                                                    const char *folder,
+                                                    int64_t vocabulary,
+                                                    attn_error *error);
 ATTN_CHECKED attn_status attn_folder_make(const char *folder, attn_error *error);
 
 #endif
