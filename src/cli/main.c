@@ -12,6 +12,8 @@ static const struct verb {
 } verbs[] = {
     {"look", cli_look, "translate a sentence and show where every head looked"},
     {"translate", cli_translate, "lines in, translated lines out"},
+    {"generate", cli_generate,
+     "a prompt in, the text that a language model goes on with"},
     {"walk", cli_walk, "attention worked by hand, step by step"},
     {"train", cli_train, "train a model from a recipe"},
     {"eval", cli_eval, "score a translator on a file of references"},

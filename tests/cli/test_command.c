@@ -40,8 +40,8 @@ static void an_unknown_verb_is_answered_with_the_list(void **state)
 static void the_help_of_every_verb_fits_a_screen_and_has_an_example(void **state)
 {
     (void)state;
-    static const char *const verbs[] = {"look",  "translate", "walk",
-                                        "train", "eval",      "bench"};
+    static const char *const verbs[] = {"look", "translate", "walk",    "train",
+                                        "eval", "bench",     "generate"};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         char arguments[64];
         snprintf(arguments, sizeof arguments, "%s --help", verbs[i]);
