@@ -95,6 +95,12 @@ static attn_status check_choices(const attn_reader_config *config, attn_error *e
     return ATTN_OK;
 }
 
+attn_status attn_reader_check(const attn_reader_config *config, attn_error *error)
+{
+    ATTN_TRY(check_sizes(config, error));
+    return check_choices(config, error);
+}
+
 /* ---- Parameters ------------------------------------------------------------------ */
 
 /* Of a token's state. */
@@ -172,8 +178,7 @@ attn_status attn_reader_outline(attn_reader **reader, const attn_reader_config *
                                 attn_error *error)
 {
     *reader = NULL;
-    ATTN_TRY(check_sizes(config, error));
-    ATTN_TRY(check_choices(config, error));
+    ATTN_TRY(attn_reader_check(config, error));
     attn_reader *const outlined = calloc(1, sizeof *outlined);
     if (!outlined)
         return attn_error_set(error, ATTN_ENOMEM, "reader: no memory");

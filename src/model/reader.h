@@ -71,11 +71,15 @@ typedef struct attn_reader_config {
     float attention_dropout;
 } attn_reader_config;
 
+/** ATTN_EINVAL names what is out of range or does not go together; a Transformer's heads
+ * are left to its creation. */
+ATTN_CHECKED attn_status attn_reader_check(const attn_reader_config *config,
+                                           attn_error *error);
+
 typedef struct attn_reader attn_reader;
 
 /** New, with initialised parameters and labels "LABEL_0", "LABEL_1", …
- * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL, which names what is out of range or does
- *         not go together. */
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL as attn_reader_check. */
 ATTN_CHECKED attn_status attn_reader_create(attn_reader **reader,
                                             const attn_reader_config *config,
                                             uint64_t seed, attn_error *error);
@@ -132,8 +136,17 @@ attn_tensor *attn_reader_loss(const attn_reader *reader, const attn_pass *pass,
                               float smoothing, double divisor, double *plain,
                               int64_t *correct);
 
-/** Softmax of one row of logits, and the index of the largest (the first of equals); what
- * is not finite gives −1 and no probabilities. */
-int64_t attn_reader_choose(const float *logits, int64_t labels, float *probabilities);
+/** Probabilities of the labels of every row that attn_reader_logits gives,
+ * [rows][labels], a few thousand tokens at a time.  A text's do not depend on the others'
+ * by a bit.
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (a word that does not fit in the positions,
+ *         an id outside the vocabulary), or ATTN_ENOTFINITE (a broken model). */
+ATTN_CHECKED attn_status attn_reader_predict(const attn_reader *reader,
+                                             attn_context *context,
+                                             const attn_reader_text *texts, int64_t count,
+                                             float *probabilities, attn_error *error);
+
+/** The most probable label of a row, the first of equals. */
+int64_t attn_reader_choose(const float *probabilities, int64_t labels);
 
 #endif

@@ -2,7 +2,6 @@
 #include "base/context.h"
 #include "model/reader_parts.h"
 #include "nn/convolution.h"
-#include <math.h>
 #include <string.h>
 
 /* ---- Body ------------------------------------------------------------------------ */
@@ -233,15 +232,6 @@ attn_tensor *attn_reader_logits(const attn_reader *reader, const attn_pass *pass
 
 /* ---- Loss ------------------------------------------------------------------------ */
 
-static int64_t largest(const float *row, int64_t count)
-{
-    int64_t at = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (row[i] > row[at])
-            at = i;
-    return at;
-}
-
 attn_tensor *attn_reader_loss(const attn_reader *reader, const attn_pass *pass,
                               attn_tensor *logits, const int32_t *targets,
                               float smoothing, double divisor, double *plain,
@@ -260,23 +250,9 @@ attn_tensor *attn_reader_loss(const attn_reader *reader, const attn_pass *pass,
         unit[i] = i % (labels + 1) == 0 ? 1.0f : 0.0f;
     for (int64_t n = 0; correct && n < logits->extent[0]; n++) {
         *correct = n == 0 ? 0 : *correct;
-        *correct += largest(logits->data + n * labels, labels) == targets[n];
+        *correct += attn_reader_choose(logits->data + n * labels, labels) == targets[n];
     }
     return attn_linear_cross_entropy(pass->tape, logits,
                                      attn_tape_leaf(pass->tape, unit, NULL, 2, square),
                                      NULL, false, targets, smoothing, divisor, plain);
-}
-
-int64_t attn_reader_choose(const float *logits, int64_t labels, float *probabilities)
-{
-    const int64_t at = largest(logits, labels);
-    double sum = 0.0;
-    for (int64_t i = 0; i < labels; i++) {
-        if (!isfinite(logits[i]))
-            return -1;
-        sum += exp((double)logits[i] - (double)logits[at]);
-    }
-    for (int64_t i = 0; i < labels; i++)
-        probabilities[i] = (float)(exp((double)logits[i] - (double)logits[at]) / sum);
-    return at;
 }

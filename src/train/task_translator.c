@@ -3,6 +3,7 @@
 #include "train/task_translator.h"
 #include "base/context.h"
 #include "file/safetensors.h"
+#include "train/learn.h"
 #include "train/pairs.h"
 #include "train/progress.h"
 #include "train/score.h"
@@ -66,32 +67,6 @@ static attn_status check(const void *settings, const char *name, attn_error *err
 
 /* ---- Data ------------------------------------------------------------------------ */
 
-/* The tokenizer of the output folder when a training goes on, else a new one. */
-static attn_status prepare_tokenizer(const attn_task *task, const attn_corpus *corpus,
-                                     bool goes_on, attn_error *error)
-{
-    attn_translator_state *const state = task->state;
-    const attn_translator_settings *const settings = task->recipe->settings;
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
-    if (goes_on)
-        return attn_tokenizer_load(&state->tokenizer, path, error);
-    const double start = attn_seconds();
-    ATTN_TRY(attn_tokenizer_train(&state->tokenizer, corpus->fields,
-                                  corpus->first_field[corpus->lines],
-                                  settings->model.vocabulary, error));
-    const int64_t size = attn_tokenizer_size(state->tokenizer);
-    if (size != settings->model.vocabulary)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "tokenizer.vocabulary is %lld, but the text gives only %lld "
-            "tokens",
-            (long long)settings->model.vocabulary, (long long)size);
-    attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
-                      (long long)size, attn_seconds() - start);
-    return attn_tokenizer_save(state->tokenizer, path, error);
-}
-
 static attn_status encode(const attn_task *task, attn_examples *examples,
                           const attn_corpus *corpus, const char *path, attn_error *error)
 {
@@ -126,7 +101,9 @@ static attn_status prepare(attn_task *task, bool goes_on, attn_error *error)
     if (!state)
         return attn_error_set(error, ATTN_ENOMEM, "out of memory for a translator");
     ATTN_TRY(attn_corpus_load(&corpus, options->train, 2, error));
-    attn_status status = prepare_tokenizer(task, &corpus, goes_on, error);
+    attn_status status = attn_learn_tokenizer(&state->tokenizer, task, corpus.fields,
+                                              corpus.first_field[corpus.lines],
+                                              settings->model.vocabulary, goes_on, error);
     if (status == ATTN_OK)
         status = encode(task, &task->train, &corpus, options->train, error);
     attn_corpus_free(&corpus);

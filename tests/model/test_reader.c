@@ -312,19 +312,64 @@ static void the_observer_sees_where_words_looked(void **state)
     }
 }
 
-/* ---- Choosing, and what is refused ----------------------------------------------- */
+/* ---- Predicting, and what is refused --------------------------------------------- */
 
-static void probabilities_are_the_softmax_and_ties_go_to_the_first(void **state)
+/* More texts than are computed on together. */
+static void probabilities_are_the_softmax_of_the_logits(void **state)
 {
     (void)state;
-    float p[3];
-    assert_int_equal(attn_reader_choose((const float[]){0.0f, 1.0f, 1.0f}, 3, p), 1);
-    assert_true(fabs((double)p[0] - 0.1553624) < 1e-6);
-    assert_true(p[1] == p[2]);
-    assert_int_equal(attn_reader_choose((const float[]){-1e30f, 1e30f, 0.0f}, 3, p), 1);
-    assert_true(p[1] == 1.0f && p[0] == 0.0f);
-    assert_int_equal(attn_reader_choose((const float[]){0.0f, NAN, 0.0f}, 3, p), -1);
-    assert_int_equal(attn_reader_choose((const float[]){INFINITY, 0.0f, 0.0f}, 3, p), -1);
+    enum { MANY = 1000 };
+    static attn_reader_text texts[MANY];
+    static float probabilities[MANY * 4 * READER_LABELS];
+    attn_error error;
+    for (int kind = 3; kind < READER_KINDS; kind += 8) {
+        const attn_reader_config config = small_reader_config(kind);
+        attn_reader *const reader = small_reader_create(&config);
+        attn_tape *const tape = small_tape();
+        attn_context *const context = small_context();
+        for (int64_t n = 0; n < MANY; n++)
+            texts[n] = small_reader_texts(config.tags)[n % READER_TEXTS];
+        const float *const logits = small_reader_logits(
+            reader, tape, small_reader_texts(config.tags), READER_TEXTS);
+        assert_int_equal(
+            attn_reader_predict(reader, context, texts, MANY, probabilities, &error),
+            ATTN_OK);
+        const int64_t rows = small_reader_all_rows(config.tags);
+        for (int64_t n = 0; n < rows * (MANY / READER_TEXTS); n++) {
+            const float *const row = logits + n % rows * READER_LABELS;
+            const float *const p = probabilities + n * READER_LABELS;
+            const double sum =
+                exp((double)row[0]) + exp((double)row[1]) + exp((double)row[2]);
+            for (int i = 0; i < READER_LABELS; i++)
+                assert_true(fabs((double)p[i] - exp((double)row[i]) / sum) < 1e-6);
+        }
+        attn_context_destroy(context);
+        small_tape_destroy(tape);
+        attn_reader_destroy(reader);
+    }
+}
+
+static void a_broken_model_gives_no_probabilities(void **state)
+{
+    (void)state;
+    const attn_reader_config config = small_reader_config(0);
+    attn_reader *const reader = small_reader_create(&config);
+    attn_parameters *const parameters = attn_reader_parameters(reader);
+    attn_context *const context = small_context();
+    float probabilities[READER_TEXTS * READER_LABELS];
+    attn_error error;
+    parameters->values[attn_parameters_find(parameters, "classifier.bias")->offset] = NAN;
+    assert_int_equal(attn_reader_predict(reader, context, small_reader_texts(false),
+                                         READER_TEXTS, probabilities, &error),
+                     ATTN_ENOTFINITE);
+    attn_context_destroy(context);
+    attn_reader_destroy(reader);
+}
+
+static void ties_go_to_the_first(void **state)
+{
+    (void)state;
+    assert_int_equal(attn_reader_choose((const float[]){0.2f, 0.4f, 0.4f}, 3), 1);
 }
 
 static void refuses(attn_reader_config config, const char *fragment)
@@ -406,7 +451,9 @@ int main(void)
         cmocka_unit_test(tokens_are_dropped_in_training_only),
         cmocka_unit_test(the_observer_sees_where_a_text_was_read),
         cmocka_unit_test(the_observer_sees_where_words_looked),
-        cmocka_unit_test(probabilities_are_the_softmax_and_ties_go_to_the_first),
+        cmocka_unit_test(probabilities_are_the_softmax_of_the_logits),
+        cmocka_unit_test(a_broken_model_gives_no_probabilities),
+        cmocka_unit_test(ties_go_to_the_first),
         cmocka_unit_test(what_does_not_go_together_is_named),
         cmocka_unit_test(labels_have_names_and_names_differ),
     };

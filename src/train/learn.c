@@ -1,0 +1,26 @@
+/* Learning a tokenizer. */
+#include "train/learn.h"
+#include "base/context.h"
+#include "train/progress.h"
+#include <stdio.h>
+
+attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *task,
+                                 const char *const *texts, size_t count,
+                                 int64_t vocabulary, bool goes_on, attn_error *error)
+{
+    char path[ATTN_PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
+    if (goes_on)
+        return attn_tokenizer_load(tokenizer, path, error);
+    const double start = attn_seconds();
+    ATTN_TRY(attn_tokenizer_train(tokenizer, texts, count, vocabulary, error));
+    const int64_t size = attn_tokenizer_size(*tokenizer);
+    if (size != vocabulary)
+        return attn_error_set(
+            error, ATTN_EFORMAT,
+            "tokenizer.vocabulary is %lld, but the text gives only %lld tokens",
+            (long long)vocabulary, (long long)size);
+    attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
+                      (long long)size, attn_seconds() - start);
+    return attn_tokenizer_save(*tokenizer, path, error);
+}
