@@ -12,6 +12,7 @@
 #include <string.h>
 
 const char *const attn_special_names[ATTN_SPECIALS] = {"<s>", "<pad>", "</s>", "<unk>"};
+const char attn_mask_name[] = "<mask>";
 
 /* ---- Making ---------------------------------------------------------------------- */
 
@@ -82,6 +83,40 @@ void attn_tokenizer_destroy(attn_tokenizer *tokenizer)
 int64_t attn_tokenizer_size(const attn_tokenizer *tokenizer)
 {
     return (int64_t)tokenizer->size;
+}
+
+bool attn_tokenizer_is_special(const attn_tokenizer *tokenizer, int32_t id)
+{
+    return id < ATTN_SPECIALS || id == attn_tokenizer_mask(tokenizer);
+}
+
+void attn_tokenizer_start_texts(attn_tokenizer *tokenizer)
+{
+    tokenizer->has_start = true;
+}
+
+attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer, attn_error *error)
+{
+    const size_t length = strlen(attn_mask_name);
+    if (tokenizer->has_mask)
+        return ATTN_OK;
+    for (size_t i = 0; i < tokenizer->size; i++)
+        if (tokenizer->tokens[i].length == length &&
+            memcmp(tokenizer->bytes + tokenizer->tokens[i].begin, attn_mask_name,
+                   length) == 0)
+            return attn_error_set(error, ATTN_EFORMAT,
+                                  "token %zu of text is \"%s\" already, expected no such "
+                                  "token before the mask is added",
+                                  i, attn_mask_name);
+    ATTN_TRY(attn_tokenizer_add_token(tokenizer, attn_mask_name, length, error));
+    tokenizer->has_mask = true;
+    tokenizer->has_start = true;
+    return ATTN_OK;
+}
+
+int32_t attn_tokenizer_mask(const attn_tokenizer *tokenizer)
+{
+    return tokenizer->has_mask ? (int32_t)tokenizer->size - 1 : -1;
 }
 
 /* ---- Encoding -------------------------------------------------------------------- */
@@ -234,7 +269,7 @@ attn_status attn_tokenizer_bytes(const attn_tokenizer *tokenizer, int32_t id,
     ATTN_TRY(check_id(tokenizer, id, error));
     *bytes = tokenizer->bytes + tokenizer->tokens[id].begin;
     *length = tokenizer->tokens[id].length;
-    *special = id < ATTN_SPECIALS;
+    *special = attn_tokenizer_is_special(tokenizer, id);
     return ATTN_OK;
 }
 
@@ -244,7 +279,7 @@ attn_status attn_tokenizer_decode(const attn_tokenizer *tokenizer, const int32_t
     size_t length = 0;
     for (size_t i = 0; i < count; i++) {
         ATTN_TRY(check_id(tokenizer, ids[i], error));
-        if (ids[i] >= ATTN_SPECIALS)
+        if (!attn_tokenizer_is_special(tokenizer, ids[i]))
             length += tokenizer->tokens[ids[i]].length;
     }
     char *const raw = malloc(length + 1);
@@ -253,7 +288,7 @@ attn_status attn_tokenizer_decode(const attn_tokenizer *tokenizer, const int32_t
                               count);
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
-        if (ids[i] < ATTN_SPECIALS)
+        if (attn_tokenizer_is_special(tokenizer, ids[i]))
             continue;
         const struct attn_token_place place = tokenizer->tokens[ids[i]];
         memcpy(raw + used, tokenizer->bytes + place.begin, place.length);

@@ -30,6 +30,16 @@ ATTN_CHECKED attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer,
 void attn_tokenizer_destroy(attn_tokenizer *tokenizer);
 int64_t attn_tokenizer_size(const attn_tokenizer *tokenizer);
 
+/** What an encoder such as BERT reads starts with <s>: what is saved asks `tokenizers`
+ * for it.  Encoding here adds no special, as ever. */
+void attn_tokenizer_start_texts(attn_tokenizer *tokenizer);
+/** Adds "<mask>", which stands for a token to be guessed, as the last id, so that all
+ * others keep theirs; and starts texts.  A tokenizer that has it stays as it is. */
+ATTN_CHECKED attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer,
+                                                 attn_error *error);
+/** The id of "<mask>", or −1. */
+int32_t attn_tokenizer_mask(const attn_tokenizer *tokenizer);
+
 /** Tokens of a text of length_bytes, without </s>; *tokens is the caller's to free. Bytes
  * that are not UTF-8 are ATTN_EFORMAT, with their place.  "</s>" in a text is text, which
  * the `tokenizers` package does only with encode_special_tokens.  Any number of threads

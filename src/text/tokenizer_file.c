@@ -1,7 +1,8 @@
-/* tokenizer.json, as the `tokenizers` package reads and writes it, for the one kind of
- * tokenizer this library has: byte-level BPE with GPT-2's expression, no normaliser, and
- * the four specials as ids 0 to 3.  A file that asks for anything else is refused by the
- * name of what it asks for, since ignoring it would give other ids in silence. */
+/* Loading tokenizer.json, as the `tokenizers` package reads and writes it, for the one
+ * kind of tokenizer this library has: byte-level BPE with GPT-2's expression, no
+ * normaliser, the four specials as ids 0 to 3, and perhaps <mask> as the last id.  A file
+ * that asks for anything else is refused by the name of what it asks for, since ignoring
+ * it would give other ids in silence. */
 #include "base/context.h"
 #include "file/file.h"
 #include "file/utf8.h"
@@ -15,135 +16,12 @@
 
 enum { FILE_LIMIT = 64 << 20, LARGEST_VOCABULARY = 1 << 20 };
 
-/* ---- Saving ---------------------------------------------------------------------- */
-
-/* A token's name: its bytes as printable characters, a special as it is.  out has room
- * for 2 bytes a byte and a NUL. */
-static size_t write_name(const attn_tokenizer *tokenizer, int32_t id, char *out)
-{
-    const struct attn_token_place place = tokenizer->tokens[id];
-    const char *const bytes = tokenizer->bytes + place.begin;
-    if (id < ATTN_SPECIALS) {
-        memcpy(out, bytes, place.length + 1);
-        return place.length;
-    }
-    size_t used = 0;
-    for (size_t i = 0; i < place.length; i++)
-        used += attn_utf8_write(attn_byte_to_character((uint8_t)bytes[i]), out + used);
-    out[used] = '\0';
-    return used;
-}
-
-static size_t longest_token(const attn_tokenizer *tokenizer)
-{
-    size_t longest = 0;
-    for (size_t i = 0; i < tokenizer->size; i++)
-        if (tokenizer->tokens[i].length > longest)
-            longest = tokenizer->tokens[i].length;
-    return longest;
-}
-
-static json_t *vocabulary_of(const attn_tokenizer *tokenizer, char *name)
-{
-    json_t *const vocabulary = json_object();
-    for (size_t i = 0; i < tokenizer->size; i++) {
-        write_name(tokenizer, (int32_t)i, name);
-        if (json_object_set_new(vocabulary, name, json_integer((json_int_t)i)) != 0) {
-            json_decref(vocabulary);
-            return NULL;
-        }
-    }
-    return vocabulary;
-}
-
-/* "left right": no name has a space in it. */
-static json_t *merges_of(const attn_tokenizer *tokenizer, char *name)
-{
-    json_t *const merges = json_array();
-    for (size_t i = 0; i < tokenizer->merge_count; i++) {
-        size_t used = write_name(tokenizer, tokenizer->merges[i].left, name);
-        name[used++] = ' ';
-        write_name(tokenizer, tokenizer->merges[i].right, name + used);
-        if (json_array_append_new(merges, json_string(name)) != 0) {
-            json_decref(merges);
-            return NULL;
-        }
-    }
-    return merges;
-}
-
-static json_t *specials(void)
-{
-    json_t *const added = json_array();
-    for (int i = 0; i < ATTN_SPECIALS; i++)
-        json_array_append_new(added, json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}",
-                                               "id", i, "content", attn_special_names[i],
-                                               "single_word", 0, "lstrip", 0, "rstrip", 0,
-                                               "normalized", 0, "special", 1));
-    return added;
-}
-
-static json_t *byte_level(void)
-{
-    return json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
-                     "trim_offsets", 1, "use_regex", 1);
-}
-
-/* "$A </s>", and "$A $B </s>" for a pair. */
-static json_t *end_after_text(void)
-{
-    const char *const end = attn_special_names[ATTN_TOKEN_EOS];
-    return json_pack("{s:s, s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-                     " s:[{s:{s:s, s:i}}, {s:{s:s, s:i}}, {s:{s:s, s:i}}],"
-                     " s:{s:{s:s, s:[i], s:[s]}}}",
-                     "type", "TemplateProcessing",                                 //
-                     "single", "Sequence", "id", "A", "type_id", 0,                //
-                     "SpecialToken", "id", end, "type_id", 0,                      //
-                     "pair", "Sequence", "id", "A", "type_id", 0,                  //
-                     "Sequence", "id", "B", "type_id", 0,                          //
-                     "SpecialToken", "id", end, "type_id", 0,                      //
-                     "special_tokens", end, "id", end, "ids", (int)ATTN_TOKEN_EOS, //
-                     "tokens", end);
-}
-
-/* NULL when memory is short: json_pack gives NULL where one of its values is. */
-static json_t *tokenizer_to_json(const attn_tokenizer *tokenizer)
-{
-    char *const name = malloc(4 * longest_token(tokenizer) + 16);
-    if (!name)
-        return NULL;
-    json_t *const model = json_pack(
-        "{s:s, s:n, s:s, s:n, s:n, s:b, s:b, s:b, s:o, s:o}", "type", "BPE", "dropout",
-        "unk_token", attn_special_names[ATTN_TOKEN_UNK], "continuing_subword_prefix",
-        "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0,
-        "vocab", vocabulary_of(tokenizer, name), "merges", merges_of(tokenizer, name));
-    free(name);
-    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
-                     "truncation", "padding", "added_tokens", specials(), "normalizer",
-                     "pre_tokenizer", byte_level(), "post_processor", end_after_text(),
-                     "decoder", byte_level(), "model", model);
-}
-
-attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer, const char *path,
-                                attn_error *error)
-{
-    json_t *const root = tokenizer_to_json(tokenizer);
-    char *const text = root ? json_dumps(root, JSON_INDENT(2)) : NULL;
-    json_decref(root);
-    if (!text)
-        return attn_error_set(error, ATTN_ENOMEM, "no memory to write %s", path);
-    const attn_status status = attn_file_write(path, text, strlen(text), error);
-    free(text);
-    return status;
-}
-
-/* ---- Loading --------------------------------------------------------------------- */
-
 struct loader {
     const char *path;
     const json_t *vocabulary;
     const char **names; /* by id */
     size_t size;
+    bool has_mask;
     attn_tokenizer *tokenizer;
     attn_error *error;
 };
@@ -231,27 +109,35 @@ static attn_status check_frame(struct loader *loader, const json_t *root,
     return ATTN_OK;
 }
 
+static attn_status check_special(struct loader *loader, const json_t *added, size_t i,
+                                 const char *name, size_t expected)
+{
+    const json_t *const token = json_array_get(added, i);
+    const json_t *const id = json_object_get(token, "id");
+    if (strcmp(text_of(token, "content"), name) != 0 || !json_is_integer(id) ||
+        json_integer_value(id) != (json_int_t)expected)
+        return refuse(loader,
+                      "added_tokens[%zu] is \"%.60s\", expected \"%s\" with id %zu", i,
+                      text_of(token, "content"), name, expected);
+    if (!json_is_true(json_object_get(token, "special")))
+        return refuse(loader, "added_tokens[%zu].special is not true, expected true", i);
+    return ATTN_OK;
+}
+
 static attn_status check_added(struct loader *loader, const json_t *added)
 {
-    if (json_array_size(added) != ATTN_SPECIALS)
+    const size_t count = json_array_size(added);
+    if (count != ATTN_SPECIALS && count != ATTN_SPECIALS + 1)
         return refuse(loader,
-                      "added_tokens has %zu entries, expected %d: <s> <pad> </s> "
-                      "<unk>",
-                      json_array_size(added), ATTN_SPECIALS);
-    for (size_t i = 0; i < ATTN_SPECIALS; i++) {
-        const json_t *const token = json_array_get(added, i);
-        const json_t *const id = json_object_get(token, "id");
-        if (strcmp(text_of(token, "content"), attn_special_names[i]) != 0 ||
-            !json_is_integer(id) || json_integer_value(id) != (json_int_t)i)
-            return refuse(loader,
-                          "added_tokens[%zu] is \"%.60s\", expected \"%s\" with id "
-                          "%zu",
-                          i, text_of(token, "content"), attn_special_names[i], i);
-        if (!json_is_true(json_object_get(token, "special")))
-            return refuse(loader, "added_tokens[%zu].special is not true, expected true",
-                          i);
-    }
-    return ATTN_OK;
+                      "added_tokens has %zu entries, expected %d: <s> <pad> </s> <unk>, "
+                      "and perhaps <mask>",
+                      count, ATTN_SPECIALS);
+    for (size_t i = 0; i < ATTN_SPECIALS; i++)
+        ATTN_TRY(check_special(loader, added, i, attn_special_names[i], i));
+    loader->has_mask = count > ATTN_SPECIALS;
+    return loader->has_mask ? check_special(loader, added, ATTN_SPECIALS, attn_mask_name,
+                                            loader->size - 1)
+                            : ATTN_OK;
 }
 
 /* Puts the names in the order of their ids: each id from 0 to size − 1 once. */
@@ -323,6 +209,10 @@ static attn_status add_tokens(struct loader *loader)
         status = add_token(loader, loader->names[i], bytes);
     free(bytes);
     ATTN_TRY(status);
+    if (loader->has_mask && strcmp(loader->names[loader->size - 1], attn_mask_name) != 0)
+        return refuse(loader, "id %zu is \"%.60s\", expected \"%s\"", loader->size - 1,
+                      loader->names[loader->size - 1], attn_mask_name);
+    loader->tokenizer->has_mask = loader->has_mask;
     for (int byte = 0; byte < 256; byte++)
         if (loader->tokenizer->byte_token[byte] == 0)
             return refuse(loader, "model.vocab has no token for byte 0x%02X", byte);
@@ -360,6 +250,11 @@ static bool split_merge(const json_t *merge, const char *name[2], size_t length[
     return true;
 }
 
+static bool is_text(const struct loader *loader, int32_t id)
+{
+    return id >= 0 && !attn_tokenizer_is_special(loader->tokenizer, id);
+}
+
 static attn_status add_merge(struct loader *loader, size_t rank, const json_t *json,
                              char *joined)
 {
@@ -374,12 +269,12 @@ static attn_status add_merge(struct loader *loader, size_t rank, const json_t *j
                                      id_of(loader, name[1], length[1]),
                                      id_of(loader, joined, length[0] + length[1])};
     for (size_t i = 0; i < 2; i++)
-        if ((i == 0 ? merge.left : merge.right) < ATTN_SPECIALS)
+        if (!is_text(loader, i == 0 ? merge.left : merge.right))
             return refuse(loader,
                           "model.merges[%zu] names \"%.*s\", which is no token of "
                           "text",
                           rank, length[i] > 60 ? 60 : (int)length[i], name[i]);
-    if (merge.result < ATTN_SPECIALS)
+    if (!is_text(loader, merge.result))
         return refuse(loader,
                       "model.merges[%zu] makes \"%.60s\", which is no token of text",
                       rank, joined);
@@ -402,6 +297,16 @@ static attn_status add_merges(struct loader *loader, const json_t *merges, size_
     return status;
 }
 
+/* Whether the template begins with <s>; the rest of it is of no concern here. */
+static bool starts_texts(const json_t *root)
+{
+    const json_t *const single =
+        json_object_get(json_object_get(root, "post_processor"), "single");
+    const json_t *const id =
+        json_object_get(json_object_get(json_array_get(single, 0), "SpecialToken"), "id");
+    return json_is_string(id) && strcmp(json_string_value(id), "<s>") == 0;
+}
+
 static attn_status load_json(struct loader *loader, const json_t *root, size_t length)
 {
     const json_t *const model = json_object_get(root, "model");
@@ -411,6 +316,7 @@ static attn_status load_json(struct loader *loader, const json_t *root, size_t l
     ATTN_TRY(check_added(loader, json_object_get(root, "added_tokens")));
     ATTN_TRY(attn_tokenizer_begin(&loader->tokenizer, loader->error));
     ATTN_TRY(add_tokens(loader));
+    loader->tokenizer->has_start = starts_texts(root);
     return add_merges(loader, json_object_get(model, "merges"), length);
 }
 

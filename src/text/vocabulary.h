@@ -10,6 +10,8 @@
 enum { ATTN_SPECIALS = 4 };
 extern const char *const attn_special_names[ATTN_SPECIALS];
 
+extern const char attn_mask_name[]; /* "<mask>" */
+
 struct attn_token_place {
     size_t begin, length; /* in the tokenizer's bytes */
 };
@@ -25,6 +27,8 @@ struct attn_tokenizer {
     struct attn_token_place *tokens; /* by id; the first ATTN_SPECIALS are special */
     size_t size, tokens_capacity;
     int32_t byte_token[256];
+    bool has_mask;             /* the last token is attn_mask_name, and special */
+    bool has_start;            /* what is saved asks for <s> before a text */
     struct attn_merge *merges; /* by rank */
     size_t merge_count, merges_capacity;
     attn_pair_map ranks; /* (left, right) → rank */
@@ -41,5 +45,8 @@ ATTN_CHECKED attn_status attn_tokenizer_add_token(attn_tokenizer *tokenizer,
 ATTN_CHECKED attn_status attn_tokenizer_add_merge(attn_tokenizer *tokenizer,
                                                   struct attn_merge merge,
                                                   attn_error *error);
+
+/* One of the first, or the mask. */
+bool attn_tokenizer_is_special(const attn_tokenizer *tokenizer, int32_t id);
 
 #endif
