@@ -78,7 +78,7 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
     attn_translations translations;
     const double start = attn_seconds();
     attn_status status = attn_score_translate(
-        &translations, job->model.translator, job->model.tokenizer, &job->corpus,
+        &translations, &job->model.seq2seq, job->model.tokenizer, &job->corpus,
         scores->sentences, &job->search, job->pool, (size_t)job->threads, error);
     if (status != ATTN_OK)
         return status;
@@ -101,7 +101,7 @@ static attn_status score(struct job *job, struct scores *scores, attn_error *err
     const bool limited = job->limit > 0 && (size_t)job->limit < lines;
     scores->sentences = limited ? (size_t)job->limit : lines;
     scores->references = job->corpus.first_field[scores->sentences] - scores->sentences;
-    status = attn_score_loss(job->model.translator, job->model.tokenizer, &job->corpus,
+    status = attn_score_loss(&job->model.seq2seq, job->model.tokenizer, &job->corpus,
                              scores->sentences, job->pool, &scores->loss,
                              &scores->left_out, error);
     return status == ATTN_OK ? measure_bleu(job, scores, error) : status;

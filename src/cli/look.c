@@ -119,7 +119,7 @@ static attn_status run_model(const arguments *a, attn_record_request *request,
     read_languages(request->model, from, to);
     request->source_language = from;
     request->target_language = to;
-    request->translator = model.translator;
+    request->translator = &model.seq2seq;
     request->tokenizer = model.tokenizer;
     request->context = context;
     if (status == ATTN_OK)

@@ -7,15 +7,15 @@
 attn_status cli_model_load(cli_model *model, const char *name, attn_error *error)
 {
     ATTN_TRY(cli_find_model(name, model->folder, sizeof model->folder, error));
-    ATTN_TRY(attn_translator_load(&model->translator, model->folder, error));
-    return attn_folder_tokenizer_load(
-        &model->tokenizer, model->folder,
-        attn_translator_config_of(model->translator)->vocabulary, error);
+    ATTN_TRY(attn_seq2seq_load(&model->seq2seq, model->folder, error));
+    return attn_folder_tokenizer_load(&model->tokenizer, model->folder,
+                                      model->seq2seq.vocabulary, error);
 }
 
 void cli_model_free(cli_model *model)
 {
     attn_tokenizer_destroy(model->tokenizer);
-    attn_translator_destroy(model->translator);
+    if (model->seq2seq.kind)
+        model->seq2seq.kind->destroy(model->seq2seq.model);
     *model = (cli_model){0};
 }

@@ -1,5 +1,5 @@
-/* A translator as a verb wants it: found by name, with the tokenizer that belongs to it.
- */
+/* A translator, of whatever kind, as a verb wants it: found by name, with the tokenizer
+ * that belongs to it. */
 #ifndef ATTN_CLI_MODEL_H
 #define ATTN_CLI_MODEL_H
 
@@ -7,7 +7,7 @@
 
 typedef struct cli_model {
     char folder[4096];
-    attn_translator *translator;
+    attn_seq2seq seq2seq; /* kind NULL: there is none yet */
     attn_tokenizer *tokenizer;
 } cli_model;
 

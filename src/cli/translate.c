@@ -66,8 +66,7 @@ static void empty_batch(struct job *job)
 static attn_status check_length(const struct job *job, const cli_lines *lines,
                                 size_t tokens, attn_error *error)
 {
-    const int64_t positions =
-        attn_translator_config_of(job->model.translator)->max_positions;
+    const int64_t positions = job->model.seq2seq.max_positions;
     if ((int64_t)tokens + 1 <= positions)
         return ATTN_OK;
     return attn_error_set(
@@ -122,9 +121,9 @@ static attn_status translate_share(struct job *job, attn_context *context,
                               count);
     for (size_t i = 0; i < count; i++)
         memcpy(source + starts[i], lines[i]->ids, lines[i]->count * sizeof *source);
-    const attn_status status = attn_translate(job->model.translator, context, source,
-                                              (attn_packing){(int64_t)count, starts},
-                                              &job->search, written, error);
+    const attn_status status = attn_seq2seq_translate(
+        &job->model.seq2seq, context, source, (attn_packing){(int64_t)count, starts},
+        &job->search, written, error);
     for (size_t i = 0; i < count && status == ATTN_OK; i++)
         lines[i]->translation = written[i];
     free(source);

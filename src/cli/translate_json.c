@@ -58,7 +58,7 @@ static attn_status find_alignment(const cli_model *model, attn_context *context,
                                   attn_error *error)
 {
     const attn_record_request request = {
-        .translator = model->translator,
+        .translator = &model->seq2seq,
         .tokenizer = model->tokenizer,
         .context = context,
         .model = "",
@@ -111,7 +111,7 @@ static attn_status fill(const cli_model *model, attn_context *context,
                         json_boolean(is_empty || translation->finished));
     json_object_set_new(object, "tokens", tokens);
     ATTN_TRY(tokens_json(model->tokenizer, translation, tokens, error));
-    if (!is_empty)
+    if (!is_empty && model->seq2seq.attention[ATTN_PART_CROSS].layers > 0)
         ATTN_TRY(find_alignment(model, context, line, &alignment, error));
     json_object_set_new(object, "alignment", alignment);
     return ATTN_OK;

@@ -43,7 +43,7 @@ static attn_status no_memory(builder *b)
 
 static attn_status check_length(builder *b, const char *what, size_t tokens)
 {
-    const int64_t most = attn_translator_config_of(b->request->translator)->max_positions;
+    const int64_t most = b->request->translator->max_positions;
     if ((int64_t)tokens + 1 <= most)
         return ATTN_OK;
     return attn_error_set(b->error, ATTN_EINVAL,
@@ -120,22 +120,23 @@ static attn_status place_tokens(builder *b, const attn_translation *translation)
 
 static attn_status search(builder *b)
 {
-    const int64_t most = attn_translator_config_of(b->request->translator)->max_positions;
+    const int64_t most = b->request->translator->max_positions;
     const int64_t starts[] = {0, (int64_t)b->source_count + 1};
     const attn_packing packing = {1, starts};
     attn_search_options options = b->request->search;
     attn_translation translation = {0};
     attn_status status =
-        attn_translate(b->request->translator, b->request->context, b->source_ids,
-                       packing, &options, &translation, b->error);
+        attn_seq2seq_translate(b->request->translator, b->request->context, b->source_ids,
+                               packing, &options, &translation, b->error);
     if (status == ATTN_OK && (int64_t)translation.count + 1 > most) {
         /* It ran to its last position without an end; with the start mark before it that
          * is one token more than can be looked at. */
         options.max_length = most - 1;
         free(translation.ids);
         translation = (attn_translation){0};
-        status = attn_translate(b->request->translator, b->request->context,
-                                b->source_ids, packing, &options, &translation, b->error);
+        status = attn_seq2seq_translate(b->request->translator, b->request->context,
+                                        b->source_ids, packing, &options, &translation,
+                                        b->error);
     }
     if (status == ATTN_OK)
         status = place_tokens(b, &translation);
@@ -149,7 +150,7 @@ static attn_status search(builder *b)
  * many behind the start mark, and is looked at without it. */
 static attn_status take_written(builder *b)
 {
-    const int64_t most = attn_translator_config_of(b->request->translator)->max_positions;
+    const int64_t most = b->request->translator->max_positions;
     attn_translation written = *b->request->written;
     if (!written.finished && (int64_t)written.count == most)
         written.count--;
@@ -209,14 +210,17 @@ static attn_status join_words(builder *b)
 
 static attn_status add_parts(builder *b)
 {
-    const attn_translator_config *config =
-        attn_translator_config_of(b->request->translator);
+    const attn_seq2seq *model = b->request->translator;
     attn_status status = ATTN_OK;
     for (int kind = 0; status == ATTN_OK && kind <= ATTN_PART_CROSS; kind++)
-        status = attn_record_add_part(b->record, (attn_part)kind,
-                                      kind == ATTN_PART_ENCODER ? config->encoder_layers
-                                                                : config->decoder_layers,
-                                      config->heads, &b->parts[kind], b->error);
+        if (model->attention[kind].layers > 0)
+            status = attn_record_add_part(
+                b->record, (attn_part)kind, model->attention[kind].layers,
+                model->attention[kind].heads, &b->parts[kind], b->error);
+    if (status == ATTN_OK && b->record->part_count == 0)
+        status = attn_error_set(b->error, ATTN_EUNSUPPORTED,
+                                "%.60s has no attention: there is nothing to look at",
+                                b->request->model);
     const size_t longest =
         b->source_count > b->target_count ? b->source_count : b->target_count;
     if (status == ATTN_OK)
@@ -234,6 +238,8 @@ static attn_status keep(void *user, const attn_observation *seen)
                                                                  : &b->written;
     const attn_joining *keys = seen->part == ATTN_PART_DECODER ? &b->read : &b->source;
     const attn_statistics *statistics = &seen->tensors->statistics;
+    if (part == NULL)
+        return ATTN_EINVAL;
     const int64_t row_words = part->rows->length, key_words = part->keys->length;
     if (seen->layer >= part->layers || seen->shape->H != part->heads ||
         seen->shape->Lq != rows->tokens || seen->shape->Lk != keys->tokens)
@@ -259,21 +265,22 @@ static attn_status keep(void *user, const attn_observation *seen)
 static attn_status watch(builder *b)
 {
     const attn_observer observer = {b, keep};
-    attn_translator *translator = b->request->translator;
+    const attn_seq2seq *model = b->request->translator;
     attn_tape *tape;
     attn_status status = attn_tape_create(&tape, b->request->context);
     if (status != ATTN_OK)
         return attn_error_from_context(b->error, status, b->request->context);
     attn_tape_begin(tape, false, 0);
-    const attn_pass pass = {.tape = tape,
-                            .parameters = attn_translator_parameters(translator),
-                            .observer = &observer};
+    const attn_pass pass = {
+        .tape = tape, .parameters = model->parameters, .observer = &observer};
     const int64_t source_starts[] = {0, (int64_t)b->source_count + 1};
     const int64_t target_starts[] = {0, (int64_t)b->target_count + 1};
-    const attn_packing source = {1, source_starts}, target = {1, target_starts};
-    attn_tensor *encoded =
-        attn_translator_encode(translator, &pass, b->source_ids, source);
-    attn_translator_decode(translator, &pass, encoded, source, b->target_ids, target);
+    const attn_pair_batch batch = {.sentences = 1,
+                                   .source = b->source_ids,
+                                   .source_starts = source_starts,
+                                   .target_in = b->target_ids,
+                                   .target_starts = target_starts};
+    model->kind->hidden(model->model, &pass, &batch);
     status = attn_tape_status(tape);
     if (status != ATTN_OK)
         status = attn_error_from_context(b->error, status, b->request->context);

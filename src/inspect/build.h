@@ -1,6 +1,6 @@
-/* A record from a translator: the text is translated, then source and translation go
- * through the model once more together, with an observer who keeps where every head
- * looked. */
+/* A record from a translator of whatever kind: the text is translated, then source and
+ * translation go through the model once more together, with an observer who keeps where
+ * every head looked. */
 #ifndef ATTN_INSPECT_BUILD_H
 #define ATTN_INSPECT_BUILD_H
 
@@ -8,7 +8,7 @@
 #include "model/translate.h"
 
 typedef struct attn_record_request {
-    attn_translator *translator; /* is only read */
+    const attn_seq2seq *translator; /* of whatever kind */
     const attn_tokenizer *tokenizer;
     attn_context *context;
     const char *model;                             /* a name to show */
@@ -25,7 +25,8 @@ typedef struct attn_record_request {
  * pieces of a query.
  * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (not UTF-8, with the place), or ATTN_EINVAL:
  * the text is empty, or it or its translation has more tokens than the model has
- *         positions (the message has both numbers; nothing is ever cut).
+ *         positions (the message has both numbers; nothing is ever cut); or
+ *         ATTN_EUNSUPPORTED: a model without attention.
  */
 ATTN_CHECKED attn_status attn_record_build(attn_record **record,
                                            const attn_record_request *request,

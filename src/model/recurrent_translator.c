@@ -45,7 +45,8 @@ static attn_status check_sizes(const attn_recurrent_translator_config *config,
     return ATTN_OK;
 }
 
-static attn_status check_config(const attn_recurrent_translator_config *config,
+attn_status
+attn_recurrent_translator_check(const attn_recurrent_translator_config *config,
                                 attn_error *error)
 {
     if (config->attention < ATTN_CROSS_NONE || config->attention >= ATTN_CROSS_SCORES)
@@ -164,7 +165,7 @@ attn_recurrent_translator_outline(attn_recurrent_translator **translator,
                                   attn_error *error)
 {
     *translator = NULL;
-    ATTN_TRY(check_config(config, error));
+    ATTN_TRY(attn_recurrent_translator_check(config, error));
     attn_recurrent_translator *const outlined = calloc(1, sizeof *outlined);
     if (!outlined)
         return attn_error_set(error, ATTN_ENOMEM, "recurrent translator: no memory");

@@ -52,9 +52,12 @@ typedef struct attn_recurrent_translator_config {
 
 typedef struct attn_recurrent_translator attn_recurrent_translator;
 
+/** ATTN_OK, or ATTN_EINVAL that names what no translator can be: a size out of range, dot
+ * products between states of two widths, a dropout outside [0, 1). */
+ATTN_CHECKED attn_status attn_recurrent_translator_check(
+    const attn_recurrent_translator_config *config, attn_error *error);
 /** New, with initialised parameters.
- * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range, dot products between
- *         states of two widths, a dropout outside [0, 1). */
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL as attn_recurrent_translator_check. */
 ATTN_CHECKED attn_status attn_recurrent_translator_create(
     attn_recurrent_translator **translator,
     const attn_recurrent_translator_config *config, uint64_t seed, attn_error *error);

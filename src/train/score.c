@@ -2,7 +2,7 @@
 #include "train/score.h"
 #include "base/context.h"
 #include "train/pairs.h"
-#include "train/task_translator.h"
+#include "train/pairs_task.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ struct chunk {
 
 struct work {
     attn_translations *translations;
-    const attn_translator *translator;
+    const attn_seq2seq *model;
     const attn_tokenizer *tokenizer;
     const attn_search_options *search;
     struct line *lines;
@@ -42,22 +42,18 @@ struct result {
     int64_t tokens, unfinished;
 };
 
-attn_status attn_score_loss(attn_translator *translator, attn_tokenizer *tokenizer,
+attn_status attn_score_loss(const attn_seq2seq *model, const attn_tokenizer *tokenizer,
                             const attn_corpus *corpus, size_t lines, pthreadpool_t pool,
                             attn_batch_loss *loss, size_t *left_out, attn_error *error)
 {
-    attn_translator_state state = {tokenizer, translator};
-    attn_task task = {
-        .kind = &attn_task_translator,
-        .parameters = attn_translator_parameters(translator),
-        .state = &state,
-    };
+    static const attn_task_kind kind = {.loss = attn_pairs_task_loss};
+    attn_pairs_state state = {.model = *model};
+    attn_task task = {.kind = &kind, .parameters = model->parameters, .state = &state};
     attn_shards shards = {0};
     attn_corpus part = *corpus;
     part.lines = lines;
     attn_status status =
-        attn_pairs_examples(&task.valid, &part, tokenizer,
-                            attn_translator_config_of(translator)->max_positions, error);
+        attn_pairs_examples(&task.valid, &part, tokenizer, model->max_positions, error);
     if (status == ATTN_OK)
         status = attn_shards_create(&shards, LOSS_SHARDS, 0, pool, error);
     if (status == ATTN_OK) {
@@ -85,7 +81,7 @@ static attn_status encode_line(struct line *line, size_t number, const char *tex
     size_t count;
     ATTN_TRY(attn_tokenizer_encode(work->tokenizer, text, strlen(text), &tokens, &count,
                                    error));
-    const int64_t positions = attn_translator_config_of(work->translator)->max_positions;
+    const int64_t positions = work->model->max_positions;
     if ((int64_t)count + 1 > positions) {
         free(tokens);
         return attn_error_set(error, ATTN_EFORMAT,
@@ -150,9 +146,9 @@ static attn_status translate_chunk(const struct work *work, const struct chunk *
         starts[n + 1] = starts[n] + (int64_t)line->length;
     }
     if (status == ATTN_OK)
-        status = attn_translate(work->translator, context, source,
-                                (attn_packing){(int64_t)count, starts}, work->search,
-                                written, &result->error);
+        status = attn_seq2seq_translate(work->model, context, source,
+                                        (attn_packing){(int64_t)count, starts},
+                                        work->search, written, &result->error);
     if (status == ATTN_OK)
         status = keep_texts(work, chunk, written, result);
     free(source);
@@ -203,7 +199,7 @@ static attn_status translate(struct work *work, pthreadpool_t pool, size_t threa
 }
 
 attn_status attn_score_translate(attn_translations *translations,
-                                 const attn_translator *translator,
+                                 const attn_seq2seq *model,
                                  const attn_tokenizer *tokenizer,
                                  const attn_corpus *corpus, size_t lines,
                                  const attn_search_options *search, pthreadpool_t pool,
@@ -213,7 +209,7 @@ attn_status attn_score_translate(attn_translations *translations,
         (attn_translations){.texts = calloc(lines + 1, sizeof(char *)), .lines = lines};
     struct work work = {
         .translations = translations,
-        .translator = translator,
+        .model = model,
         .tokenizer = tokenizer,
         .search = search,
         .lines = calloc(lines + 1, sizeof *work.lines),
@@ -256,6 +252,46 @@ attn_status attn_score_bleu(const attn_translations *translations,
         const size_t first = corpus->first_field[n] + 1;
         ATTN_TRY(attn_bleu_add(bleu, translations->texts[n], corpus->fields + first,
                                corpus->first_field[n + 1] - first, error));
+    }
+    return ATTN_OK;
+}
+
+/* The longest sentence of each, in words. */
+static const struct {
+    const char *name;
+    size_t most;
+} LENGTHS[ATTN_LENGTH_SCORES] = {
+    {"1-5", 5},    {"6-10", 10},  {"11-15", 15}, {"16-20", 20},      {"21-25", 25},
+    {"26-30", 30}, {"31-40", 40}, {"41-50", 50}, {"more", SIZE_MAX},
+};
+
+static size_t count_words(const char *text)
+{
+    size_t words = 0;
+    for (text += strspn(text, " "); *text != '\0'; text += strspn(text, " ")) {
+        words++;
+        text += strcspn(text, " ");
+    }
+    return words;
+}
+
+attn_status attn_score_by_length(const attn_translations *translations,
+                                 const attn_corpus *corpus,
+                                 attn_length_score scores[ATTN_LENGTH_SCORES],
+                                 attn_error *error)
+{
+    for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++)
+        scores[n] = (attn_length_score){.name = LENGTHS[n].name};
+    for (size_t n = 0; n < translations->lines; n++) {
+        const size_t first = corpus->first_field[n];
+        const size_t words = count_words(corpus->fields[first]);
+        attn_length_score *score = scores;
+        while (words > LENGTHS[score - scores].most)
+            score++;
+        ATTN_TRY(attn_bleu_add(&score->bleu, translations->texts[n],
+                               corpus->fields + first + 1,
+                               corpus->first_field[n + 1] - first - 1, error));
+        score->sentences++;
     }
     return ATTN_OK;
 }

@@ -12,8 +12,8 @@
  * Loss over the pairs of the first `lines` lines.
  * @param left_out  pairs with a side longer than the model's positions.
  */
-ATTN_CHECKED attn_status attn_score_loss(attn_translator *translator,
-                                         attn_tokenizer *tokenizer,
+ATTN_CHECKED attn_status attn_score_loss(const attn_seq2seq *model,
+                                         const attn_tokenizer *tokenizer,
                                          const attn_corpus *corpus, size_t lines,
                                          pthreadpool_t pool, attn_batch_loss *loss,
                                          size_t *left_out, attn_error *error);
@@ -32,7 +32,7 @@ typedef struct attn_translations {
  *         positions (named).
  */
 ATTN_CHECKED attn_status attn_score_translate(attn_translations *translations,
-                                              const attn_translator *translator,
+                                              const attn_seq2seq *model,
                                               const attn_tokenizer *tokenizer,
                                               const attn_corpus *corpus, size_t lines,
                                               const attn_search_options *search,
@@ -44,5 +44,18 @@ void attn_translations_free(attn_translations *translations);
 ATTN_CHECKED attn_status attn_score_bleu(const attn_translations *translations,
                                          const attn_corpus *corpus, attn_bleu *bleu,
                                          attn_error *error);
+
+/** BLEU of the sentences whose source has a number of words, separated by spaces. */
+typedef struct attn_length_score {
+    const char *name; /* "6-10" words; "more" for the longest */
+    int64_t sentences;
+    attn_bleu bleu;
+} attn_length_score;
+
+enum { ATTN_LENGTH_SCORES = 9 };
+
+ATTN_CHECKED attn_status
+attn_score_by_length(const attn_translations *translations, const attn_corpus *corpus,
+                     attn_length_score scores[ATTN_LENGTH_SCORES], attn_error *error);
 
 #endif

@@ -3,6 +3,7 @@
  * gives. Argument: test_attentions.py. */
 #include "hand.h"
 #include "inspect/build.h"
+#include "model/recurrent_translator.h"
 #include "tests/python.h"
 #include <math.h>
 #include <setjmp.h>
@@ -64,7 +65,9 @@ static int remove_model(void **state)
 
 static attn_record_request request(const char *translation)
 {
-    attn_record_request wanted = {.translator = model.translator,
+    static attn_seq2seq seen;
+    seen = attn_translator_seq2seq(model.translator);
+    attn_record_request wanted = {.translator = &seen,
                                   .tokenizer = model.tokenizer,
                                   .context = model.context,
                                   .model = "small-en-fr",
@@ -250,10 +253,70 @@ static void weights_are_those_of_transformers(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+static attn_seq2seq recurrent(attn_cross_score attention, bool context_enters)
+{
+    const attn_recurrent_translator_config config = {
+        .vocabulary = attn_tokenizer_size(model.tokenizer),
+        .embedding = 8,
+        .cell = ATTN_CELL_GRU,
+        .encoder_width = 6,
+        .encoder_layers = 1,
+        .decoder_layers = 1,
+        .both_ways = true,
+        .width = 9,
+        .attention = attention,
+        .attention_width = attention == ATTN_CROSS_ADDITIVE ? 5 : 0,
+        .context_enters = context_enters,
+        .max_positions = POSITIONS};
+    attn_recurrent_translator *translator;
+    attn_error error;
+    if (attn_recurrent_translator_create(&translator, &config, 5, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    return attn_recurrent_translator_seq2seq(translator);
+}
+
+static void a_recurrent_translator_has_one_head_that_reads_the_source(void **state)
+{
+    (void)state;
+    for (int context_enters = 0; context_enters < 2; context_enters++) {
+        const attn_seq2seq seen = recurrent(ATTN_CROSS_ADDITIVE, context_enters);
+        attn_record_request wanted = request(NULL);
+        attn_record *record = NULL;
+        attn_error error;
+        wanted.translator = &seen;
+        if (attn_record_build(&record, &wanted, "the cat sat", 11, &error) != ATTN_OK)
+            fail_msg("%s", error.message);
+        assert_int_equal(record->part_count, 1);
+        assert_int_equal(record->parts[0].part, ATTN_PART_CROSS);
+        assert_int_equal(record->parts[0].layers, 1);
+        assert_int_equal(record->parts[0].heads, 1);
+        assert_sound(record);
+        attn_record_destroy(record);
+        seen.kind->destroy(seen.model);
+    }
+}
+
+static void a_model_without_attention_has_nothing_to_look_at(void **state)
+{
+    (void)state;
+    const attn_seq2seq seen = recurrent(ATTN_CROSS_NONE, true);
+    attn_record_request wanted = request(NULL);
+    attn_record *record = NULL;
+    attn_error error;
+    wanted.translator = &seen;
+    assert_int_equal(attn_record_build(&record, &wanted, "the cat sat", 11, &error),
+                     ATTN_EUNSUPPORTED);
+    assert_null(record);
+    assert_non_null(strstr(error.message, "small-en-fr has no attention"));
+    seen.kind->destroy(seen.model);
+}
+
 int main(int argc, char **argv)
 {
     script = argc > 1 ? argv[1] : NULL;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_recurrent_translator_has_one_head_that_reads_the_source),
+        cmocka_unit_test(a_model_without_attention_has_nothing_to_look_at),
         cmocka_unit_test(weights_of_every_row_sum_to_one),
         cmocka_unit_test(words_are_joined_and_marks_stand_by_themselves),
         cmocka_unit_test(the_same_request_gives_the_same_record),

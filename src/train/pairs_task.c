@@ -1,0 +1,210 @@
+/* Kinds of translators: what they have in common. */
+#include "train/pairs_task.h"
+#include "base/context.h"
+#include "file/safetensors.h"
+#include "model/config_file.h"
+#include "train/learn.h"
+#include "train/pairs.h"
+#include "train/progress.h"
+#include "train/score.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Data ------------------------------------------------------------------------ */
+
+static attn_status encode(const attn_task *task, attn_examples *examples,
+                          const attn_corpus *corpus, const char *path, int64_t positions,
+                          attn_error *error)
+{
+    const attn_pairs_state *const state = task->state;
+    attn_error inner;
+    attn_status status =
+        attn_pairs_examples(examples, corpus, state->tokenizer, positions, &inner);
+    if (status != ATTN_OK)
+        return attn_error_set(error, status, "%s: %s", path, inner.message);
+    const attn_pairs *const pairs = examples->data;
+    attn_progress_say(task->progress, "%s: %zu pairs, %lld source and %lld target tokens",
+                      path, pairs->count, (long long)pairs->source_tokens,
+                      (long long)pairs->target_tokens);
+    if (pairs->left_out > 0)
+        attn_progress_say(
+            task->progress,
+            "%s: %zu pairs have a side of more than %lld tokens and are left "
+            "out, the first in line %zu",
+            path, pairs->left_out, (long long)positions, pairs->first_left_out + 1);
+    return ATTN_OK;
+}
+
+attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
+                                    int64_t max_positions, bool goes_on,
+                                    attn_error *error)
+{
+    const attn_train_options *const options = task->options;
+    attn_corpus corpus;
+    task->state = calloc(1, sizeof(attn_pairs_state));
+    if (!task->state)
+        return attn_error_set(error, ATTN_ENOMEM, "out of memory for a translator");
+    ATTN_TRY(attn_corpus_load(&corpus, options->train, 2, error));
+    attn_pairs_state *const state = task->state;
+    attn_status status = attn_learn_tokenizer(&state->tokenizer, task, corpus.fields,
+                                              corpus.first_field[corpus.lines],
+                                              vocabulary, goes_on, error);
+    if (status == ATTN_OK)
+        status =
+            encode(task, &task->train, &corpus, options->train, max_positions, error);
+    attn_corpus_free(&corpus);
+    if (status != ATTN_OK)
+        return status;
+    ATTN_TRY(attn_corpus_load(&corpus, options->valid, 2, error));
+    status = encode(task, &task->valid, &corpus, options->valid, max_positions, error);
+    attn_corpus_free(&corpus);
+    return status;
+}
+
+static void free_state(attn_pairs_state *state)
+{
+    if (state->model.kind)
+        state->model.kind->destroy(state->model.model);
+    attn_tokenizer_destroy(state->tokenizer);
+}
+
+void attn_pairs_task_free(attn_task *task)
+{
+    attn_pairs_examples_free(&task->train);
+    attn_pairs_examples_free(&task->valid);
+    if (task->state)
+        free_state(task->state);
+    free(task->state);
+}
+
+/* ---- Loss ------------------------------------------------------------------------ */
+
+attn_tensor *attn_pairs_task_loss(const attn_task *task, const attn_pass *pass,
+                                  const attn_shard_batch *batch, attn_shard_sums *sums)
+{
+    const attn_seq2seq *const model = &((const attn_pairs_state *)task->state)->model;
+    attn_pair_batch pairs;
+    if (!attn_pairs_pack(&pairs, pass->tape, batch))
+        return NULL;
+    return model->kind->loss(model->model, pass, &pairs, batch->smoothing, batch->divisor,
+                             &sums->plain);
+}
+
+attn_status attn_pairs_task_save(const attn_task *task, const char *folder,
+                                 attn_error *error)
+{
+    const attn_seq2seq *const model = &((const attn_pairs_state *)task->state)->model;
+    return model->kind->save(model->model, folder, ATTN_DTYPE_BF16, error);
+}
+
+/* ---- Scores ---------------------------------------------------------------------- */
+
+struct scores {
+    attn_bleu bleu;
+    attn_length_score lengths[ATTN_LENGTH_SCORES];
+    size_t sentences;
+};
+
+static attn_status put_scores(const struct scores *result,
+                              const attn_search_options *search, json_t *scores,
+                              attn_error *error)
+{
+    json_t *const lengths = json_array();
+    bool put = lengths != NULL;
+    for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++) {
+        const attn_length_score *const length = &result->lengths[n];
+        if (length->sentences == 0)
+            continue;
+        put =
+            put && json_array_append_new(
+                       lengths, json_pack("{s:s, s:I, s:f}", "source_words", length->name,
+                                          "sentences", (json_int_t)length->sentences,
+                                          "bleu", attn_bleu_score(&length->bleu))) == 0;
+    }
+    put = put &&
+          json_object_set_new(scores, "bleu",
+                              json_real(attn_bleu_score(&result->bleu))) == 0 &&
+          json_object_set_new(scores, "sentences",
+                              json_integer((json_int_t)result->sentences)) == 0 &&
+          json_object_set_new(scores, "brevity",
+                              json_real(attn_bleu_brevity(&result->bleu))) == 0 &&
+          json_object_set_new(scores, "beams", json_integer((json_int_t)search->beams)) ==
+              0 &&
+          json_object_set_new(scores, "length_power", json_real(search->length_power)) ==
+              0 &&
+          json_object_set(scores, "by_length", lengths) == 0;
+    json_decref(lengths);
+    return put ? ATTN_OK : attn_error_set(error, ATTN_ENOMEM, "out of memory");
+}
+
+static void say_scores(const struct scores *result, const attn_score_job *job,
+                       const attn_search_options *search)
+{
+    char text[320];
+    size_t end = 0;
+    text[0] = '\0';
+    attn_progress_say(job->progress, "%s: BLEU %.2f of %zu sentences, %lld beams (%s)",
+                      job->name, attn_bleu_score(&result->bleu), result->sentences,
+                      (long long)search->beams, job->file);
+    for (size_t n = 0; n < ATTN_LENGTH_SCORES && end < sizeof text; n++) {
+        const attn_length_score *const length = &result->lengths[n];
+        if (length->sentences > 0)
+            end += (size_t)snprintf(text + end, sizeof text - end, "%s%s: %.1f (%lld)",
+                                    end > 0 ? ", " : "", length->name,
+                                    attn_bleu_score(&length->bleu),
+                                    (long long)length->sentences);
+    }
+    attn_progress_say(job->progress, "%s: BLEU by words of the source (sentences): %s",
+                      job->name, text);
+}
+
+/* Beam search over a file, as it is shipped: weights rounded to bf16. */
+static attn_status score_corpus(const attn_pairs_state *shipped,
+                                const attn_score_job *job, const attn_corpus *corpus,
+                                const attn_search_options *search, struct scores *result,
+                                attn_error *error)
+{
+    attn_translations translations;
+    ATTN_TRY(attn_score_translate(&translations, &shipped->model, shipped->tokenizer,
+                                  corpus, corpus->lines, search, job->pool, job->threads,
+                                  error));
+    attn_status status = attn_score_bleu(&translations, corpus, &result->bleu, error);
+    if (status == ATTN_OK)
+        status = attn_score_by_length(&translations, corpus, result->lengths, error);
+    attn_translations_free(&translations);
+    result->sentences = corpus->lines;
+    return status;
+}
+
+static attn_status score_file(const attn_pairs_state *shipped, const attn_score_job *job,
+                              json_t *scores, attn_error *error)
+{
+    attn_corpus corpus;
+    attn_search_options search;
+    struct scores result;
+    attn_error inner;
+    attn_search_options_init(&search);
+    ATTN_TRY(attn_corpus_load(&corpus, job->file, 2, error));
+    const attn_status status =
+        score_corpus(shipped, job, &corpus, &search, &result, &inner);
+    attn_corpus_free(&corpus);
+    if (status != ATTN_OK)
+        return attn_error_set(error, status, "%s: %s", job->file, inner.message);
+    say_scores(&result, job, &search);
+    return put_scores(&result, &search, scores, error);
+}
+
+attn_status attn_pairs_task_score(const attn_score_job *job, json_t *scores,
+                                  attn_error *error)
+{
+    attn_pairs_state shipped = {0};
+    attn_status status = attn_seq2seq_load(&shipped.model, job->folder, error);
+    if (status == ATTN_OK)
+        status = attn_folder_tokenizer_load(&shipped.tokenizer, job->folder,
+                                            shipped.model.vocabulary, error);
+    if (status == ATTN_OK)
+        status = score_file(&shipped, job, scores, error);
+    free_state(&shipped);
+    return status;
+}
