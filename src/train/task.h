@@ -73,7 +73,9 @@ typedef struct attn_score_job {
 struct attn_task_kind {
     const char *name;    /* "kind" in a recipe */
     const char *targets; /* what targets are called: "target tokens", "texts" */
-    const char *const *model_types; /* of config.json, that score knows; NULL-ended */
+    /** Models whose files score knows, by config.json's "model_type", or by the first of
+     * its "architectures" where kinds share a type ("bert"); NULL-ended. */
+    const char *const *model_types;
 
     /** Keys under "data", "tokenizer" and "model", read into settings. */
     const attn_recipe_field *fields;
@@ -105,8 +107,7 @@ struct attn_task_kind {
 
 /** Kinds that a recipe may name, NULL-ended. */
 const attn_task_kind *const *attn_task_kinds(void);
-/** The kind whose models have the "model_type" of the folder's config.json; NULL where
- * there is none. */
+/** The kind of the model in a folder, by its config.json; NULL where there is none. */
 const attn_task_kind *attn_task_kind_of_model(const char *folder);
 
 extern const attn_task_kind attn_task_translator;

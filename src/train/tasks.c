@@ -18,11 +18,12 @@ const attn_task_kind *const *attn_task_kinds(void)
     return KINDS;
 }
 
-static const attn_task_kind *kind_of_type(const char *type)
+static const attn_task_kind *kind_of(const json_t *type)
 {
-    for (size_t n = 0; KINDS[n]; n++)
+    const char *const name = json_string_value(type);
+    for (size_t n = 0; name && KINDS[n]; n++)
         for (const char *const *known = KINDS[n]->model_types; *known; known++)
-            if (strcmp(*known, type) == 0)
+            if (strcmp(*known, name) == 0)
                 return KINDS[n];
     return NULL;
 }
@@ -36,8 +37,10 @@ const attn_task_kind *attn_task_kind_of_model(const char *folder)
     if (attn_file_read(path, CONFIG_BYTES, &text, &length, &error) != ATTN_OK)
         return NULL;
     json_t *const config = json_loadb(text, length, 0, NULL);
-    const char *const type = json_string_value(json_object_get(config, "model_type"));
-    const attn_task_kind *const kind = type ? kind_of_type(type) : NULL;
+    const json_t *const classes = json_object_get(config, "architectures");
+    const attn_task_kind *kind = kind_of(json_array_get(classes, 0));
+    if (!kind)
+        kind = kind_of(json_object_get(config, "model_type"));
     json_decref(config);
     free(text);
     return kind;
