@@ -175,9 +175,9 @@ typedef enum attn_score {
 } attn_score;
 
 /**
- * Scores go, in this order, through: scale → softcap → bias and ALiBi → visibility →
- * softmax over the visible keys and the sink → dropout.  A key is visible when every rule
- * given says so.
+ * Scores go, in this order, through: scale → softcap → bias, ALiBi and forget gates →
+ * visibility → softmax over the visible keys and the sink → dropout.  A key is visible
+ * when every rule given says so.
  */
 typedef struct attn_options {
     attn_score score;
@@ -191,6 +191,8 @@ typedef struct attn_options {
     bool causal;          /* hide keys after the query's own position */
     int64_t window_left;  /* keys seen before the own position, −1 for all */
     int64_t window_right; /* keys seen after the own position, −1 for all */
+    int64_t sink_keys;    /* the first so many keys of a sequence are seen whatever the
+                           * window says, as long as all other rules say so too; 0: none */
 
     /** Padded batches: sequence b has the first query_lengths[b] queries and
      * key_lengths[b] keys.  Queries beyond are padding: output 0, lse −∞.  NULL: all of
@@ -205,11 +207,24 @@ typedef struct attn_options {
     const int64_t *query_starts, *key_starts;
 
     attn_keep keep; /* indices are those of the tensors, packed or not */
+
+    /** A block-sparse layout, [B][H][query blocks][key blocks]: query i of a sequence may
+     * see its key j where element [i / block_size][j / block_size] is not 0.  Work goes
+     * with the blocks that are visible.  attn_layout_fill makes the usual ones. */
+    attn_keep blocks;
+    int64_t block_size; /* with blocks: a multiple of 16; 64 and 128 are fast */
+
     attn_input bias; /* added to the score, [B][H][Lq][Lk]; data NULL for none.  −∞ hides;
                       * a finite bias, however negative, does not */
     const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none */
-    const float *sinks;        /* [H]: a logit that joins the sum of each row and has no
-                                * value.  NULL for none; −∞ is none for that head */
+    /** ln of each position's forget gate, at most 0, [B][H][Lk][1]; data NULL for none.
+     * A query adds to the score of key j those of all positions after j up to its own
+     * (Lin et al. 2025, "Forgetting Transformer", equation 5), so causal is a must. Below
+     * −10000 counts as that, −∞ too: nothing is left either way.  Positions without a key
+     * forget nothing.  A NaN reaches the rows at and after its position. */
+    attn_input log_forget;
+    const float *sinks; /* [H]: a logit that joins the sum of each row and has no
+                         * value.  NULL for none; −∞ is none for that head */
 
     double dropout; /* probability that a weight is dropped, 0 to 1; those that stay
                      * are divided by 1 − dropout */
@@ -226,6 +241,23 @@ ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
  * caller's. */
 ATTN_API void attn_options_init_additive(attn_options *options, const attn_shape *shape,
                                          const float *additive);
+
+/** Which blocks of keys a block of queries sees, both counted by their place: its own and
+ * its neighbours' (`local` on either side, −1 for none), the first `global` ones, which
+ * also see all, and every `stride`-th before or after it (0 for none): Child et al. 2019,
+ * Zaheer et al. 2020. */
+typedef struct attn_layout {
+    int64_t local, global, stride;
+} attn_layout;
+
+/**
+ * Writes 1 where the layout says so and 0 elsewhere, [query_blocks][key_blocks], for
+ * attn_options.blocks.
+ * @return ATTN_OK, or ATTN_EINVAL (blocks is NULL, or a number is negative but local −1).
+ */
+ATTN_API ATTN_CHECKED attn_status attn_layout_fill(uint8_t *blocks, int64_t query_blocks,
+                                                   int64_t key_blocks,
+                                                   const attn_layout *layout);
 
 /* ---- 5. Forward and statistics ------------------------------------------------------
  */
@@ -321,9 +353,11 @@ typedef struct attn_gradients {
     attn_output bias;  /* [B][H][Lq][Lk]; a stride of 0 sums over that axis, in a fixed
                         * order, and must be 0 exactly where options->bias has it.  In 16
                         * bits it takes fp32 scratch of its own size, for the sums */
-    float *sinks;      /* [H] */
-    float *additive;   /* [H][D], of options->additive: summed over all pairs of the head,
-                        * in a fixed order */
+    attn_output log_forget; /* [B][H][Lk][1], fp32.  A row with a NaN makes those of all
+                             * positions up to its own NaN */
+    float *sinks;           /* [H] */
+    float *additive; /* [H][D], of options->additive: summed over all pairs of the head,
+                      * in a fixed order */
 } attn_gradients;
 
 /**
@@ -340,7 +374,8 @@ typedef struct attn_gradients {
  * Error against double precision, for |scores| ≤ 30 and N = Lq·H/Hk queries to a key:
  * with g the largest |gradient of the output| over 1 − dropout, and G = g·√Dv times the
  * largest |value|, that of value 4e-6·g·√N; query 4e-6·|scale|·G times the largest |key|;
- * key 4e-6·|scale|·G·√N times the largest |query|; bias and sinks 4e-6·G·√(pairs summed).
+ * key 4e-6·|scale|·G·√N times the largest |query|; bias, log_forget and sinks
+ * 4e-6·G·√(pairs summed).
  * With additive scores, of |v| at most V: query 4e-6·|scale|·G·V, key √N of that, and
  * additive 4e-6·|scale|·G·√(queries of the head).
  * Gradients of 16 bits are then rounded.  An output of 16 bits was rounded before: what

@@ -1,5 +1,6 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
 #include "attention/backward_bias.h"
+#include "attention/backward_forget.h"
 #include "attention/weighting.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
@@ -54,6 +55,10 @@ static size_t lay_out(struct attn_backward_group *group,
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
     float *const added_scratch = take(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
+    const size_t forget = attn_forget_floats(&backward->problem);
+    float *const forget_scratch = take(&scratch, &floats, forget);
+    if (forget_scratch)
+        attn_forget_init(&group->walk, forget_scratch);
     const size_t wide =
         attn_wide_floats(&backward->problem, backward->kernels, false, true);
     float *const wide_scratch = take(&scratch, &floats, wide);
@@ -114,8 +119,14 @@ static void load_lanes(struct attn_backward_group *group,
     for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
         const int64_t query = panel->forward.first_query + lane;
         const double lse = (double)problem->tensors->lse[head->row + query];
-        if (head->sink != -INFINITY)
-            group->sink_sum -= exp((double)head->sink - lse) * (double)panel->delta[lane];
+        const double of_sink = head->sink == -INFINITY ? 0.0
+                                                       : exp((double)head->sink - lse) *
+                                                             (double)panel->delta[lane];
+        group->sink_sum -= of_sink;
+        const float delta = panel->delta[lane];
+        if (group->forget_rows)
+            group->forget_rows[query] =
+                isnan(lse) || isnan(delta) ? (double)NAN : of_sink;
         if (problem->options->dropout > 0.0) {
             const struct attn_dropout_row row =
                 attn_dropout_row(problem->options->dropout_seed,
@@ -173,10 +184,11 @@ static void load_rows(struct attn_backward_group *group, const void *output_grad
                             backward->kernels->backward->is_finite(&gradient);
 }
 
-int64_t attn_backward_group_queries(const struct attn_backward *backward,
+int64_t attn_backward_group_queries(const struct attn_backward *backward, int64_t query,
                                     int64_t queries_left)
 {
     int64_t queries = 0;
+    queries_left = attn_queries_alike(&backward->problem, query, queries_left);
     for (size_t p = 0; p < backward->panels && queries < queries_left; p++)
         queries += attn_next_panel(backward->kernels, queries_left - queries);
     return queries;
@@ -194,7 +206,8 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
                          sequence->first_query * stride[2]);
 
     const int64_t end =
-        first_query + attn_backward_group_queries(backward, sequence->Lq - first_query);
+        first_query +
+        attn_backward_group_queries(backward, first_query, sequence->Lq - first_query);
     group->first_query = first_query;
     group->queries = end - first_query;
     group->count = 0;
@@ -206,7 +219,8 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
                    sizeof *group->vector_sums);
     load_rows(group, output_gradient);
     for (int64_t query = first_query; query < end;) {
-        const int64_t queries = attn_next_panel(backward->kernels, sequence->Lq - query);
+        const int64_t queries =
+            attn_panel_next(&group->walk, query, sequence->Lq - query);
         load_panel(group, output_gradient, query, queries);
         query += queries;
     }
@@ -227,24 +241,24 @@ struct attn_key_range attn_backward_group_keys(const struct attn_backward_group 
 }
 
 static struct attn_key_range seen_by_lane(const struct attn_backward_group *group,
-                                          int64_t lane)
+                                          int64_t lane, int64_t key)
 {
-    return attn_visible_keys(group->walk.problem, &group->walk.sequence,
-                             group->first_query + lane);
+    return attn_keys_near(group->walk.problem, &group->walk.sequence,
+                          group->first_query + lane, key);
 }
 
-/* Which lanes see each key of the range by their position.  The first and the end of what
+/* Which lanes see each key of the run by their position.  The first and the end of what
  * lanes see never fall, so both pointers walk once. */
 static void fill_lanes(struct attn_backward_group *group, struct attn_key_range keys)
 {
     const int64_t lanes = group->queries;
-    const bool all = seen_by_lane(group, lanes - 1).first <= keys.first &&
-                     seen_by_lane(group, 0).end >= keys.end;
+    const bool all = seen_by_lane(group, lanes - 1, keys.first).first <= keys.first &&
+                     seen_by_lane(group, 0, keys.first).end >= keys.end;
     int64_t begin = 0, end = all ? lanes : 0;
     for (int64_t key = keys.first; key < keys.end; key++) {
-        while (!all && begin < lanes && seen_by_lane(group, begin).end <= key)
+        while (!all && begin < lanes && seen_by_lane(group, begin, key).end <= key)
             begin++;
-        while (end < lanes && seen_by_lane(group, end).first <= key)
+        while (end < lanes && seen_by_lane(group, end, key).first <= key)
             end++;
         group->lane_begin[key - keys.first] = (int32_t)begin;
         group->lane_end[key - keys.first] = (int32_t)end;
@@ -282,6 +296,8 @@ static struct attn_key_range show_panel(struct attn_backward_group *group,
     kernels->differentiate(panel, block);
     if (group->backward->bias.data)
         attn_backward_add_to_bias(group, panel);
+    if (group->forget_sums)
+        attn_backward_add_to_forget(group, panel);
     kernels->query(panel, block);
     return (struct attn_key_range){first, first + (int64_t)block->forward.keys};
 }
@@ -404,12 +420,15 @@ static void gather_keys(const struct attn_backward_group *group,
         backward->kernels->backward->gather(&gather);
 }
 
-void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
+/* Panels of a group have one row of the layout, and so the same runs. */
+static void show_run(struct attn_backward_group *group, struct attn_key_range run)
 {
-    const struct attn_key_range seen = attn_backward_group_keys(group);
+    const struct attn_key_range of_first = seen_by_lane(group, 0, run.first);
+    const struct attn_key_range of_last =
+        seen_by_lane(group, group->queries - 1, run.first);
     const struct attn_key_range keys = {
-        attn_clamp(first, seen.first, seen.end),
-        attn_clamp(first + ATTN_BLOCK_KEYS, seen.first, seen.end),
+        attn_clamp(of_first.first, run.first, run.end),
+        attn_clamp(of_last.end, run.first, run.end),
     };
     if (keys.first >= keys.end)
         return;
@@ -424,6 +443,15 @@ void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
                 (struct attn_key_range){keys.first + filled.all.first,
                                         keys.first + filled.all.end},
                 filled.all.first);
+}
+
+void attn_backward_group_show(struct attn_backward_group *group, int64_t first)
+{
+    const int64_t end = attn_least(first + ATTN_BLOCK_KEYS, group->walk.sequence.Lk);
+    struct attn_key_range run = {first, first};
+    while (attn_next_run(group->walk.problem, &group->walk.head, group->first_query, end,
+                         &run))
+        show_run(group, run);
 }
 
 /* ---- Storing --------------------------------------------------------------------------

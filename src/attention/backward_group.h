@@ -35,9 +35,13 @@ struct attn_backward_group {
     const struct attn_backward *backward;
     struct attn_walk walk;
     struct attn_backward_sums sums;
-    bool keys_finite;   /* those of the walk's sequence and key head */
-    double sink_sum;    /* the group's part of the gradient of the sink */
-    double bias_sum;    /* and of a bias that is one element for all pairs */
+    bool keys_finite;    /* those of the walk's sequence and key head */
+    double sink_sum;     /* the group's part of the gradient of the sink */
+    double bias_sum;     /* and of a bias that is one element for all pairs */
+    double *forget_sums; /* gradients of F of the walk's head, by key: [Lk of the
+                          * tensors]; NULL if not wanted */
+    double *forget_rows; /* the share of the sink in them, by query: [Lq of the tensors];
+                          * NULL likewise */
     float *vector_sums; /* and of the additive scores' vector, before the scale: [D][lanes
                          * of a vector]; NULL if not wanted */
 
@@ -61,8 +65,8 @@ size_t attn_backward_group_floats(const struct attn_backward *backward);
 void attn_backward_group_init(struct attn_backward_group *group,
                               const struct attn_backward *backward, float *scratch);
 
-/* How many of the queries left a group takes. */
-int64_t attn_backward_group_queries(const struct attn_backward *backward,
+/* How many of the queries left from there on a group takes: of one row of the layout. */
+int64_t attn_backward_group_queries(const struct attn_backward *backward, int64_t query,
                                     int64_t queries_left);
 
 /* Takes the queries from first_query on; walk and sums stand already.  Returns the first

@@ -1,6 +1,8 @@
 /* Hands out the units and the turns of the backward pass; see backward_units.h. */
 #include "attention/backward_units.h"
 #include "attention/backward_bias.h"
+#include "attention/backward_forget.h"
+#include "attention/backward_sums.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -13,7 +15,7 @@ static int64_t turns_of_head(const struct attn_backward *backward, int64_t Lq)
 {
     int64_t turns = 0, query = 0;
     do {
-        query += attn_backward_group_queries(backward, Lq - query);
+        query += attn_backward_group_queries(backward, query, Lq - query);
         turns++;
     } while (query < Lq);
     return turns;
@@ -80,11 +82,15 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
     const size_t biases = attn_bias_is_of_head(&backward->bias) ? (size_t)shape->H : 0;
     const size_t vectors =
         backward->gradients->additive ? (size_t)(shape->H * shape->D) : 0;
+    const bool forgets = backward->gradients->log_forget.data;
+    const size_t forget = forgets ? (size_t)(shape->Lk + shape->Lq) : 0;
     layout->group_bytes = attn_round_up(sizeof(struct attn_backward_group));
     const bool fits =
         multiply(&layout->sink_bytes, sequences * sizeof(double), heads) &&
         multiply(&layout->bias_sum_bytes, sequences * sizeof(double), biases) &&
         multiply(&layout->vector_bytes, sequences * sizeof(double), vectors) &&
+        multiply(&layout->forget_bytes, (size_t)(shape->B * shape->H) * sizeof(double),
+                 forget) &&
         multiply(&layout->progress_bytes, (size_t)layout->turns,
                  sizeof(struct attn_progress)) &&
         multiply(&layout->sums_bytes, (size_t)backward->longest_keys, row_bytes) &&
@@ -97,6 +103,7 @@ attn_status attn_backward_lay_out(struct attn_backward_layout *layout,
                                 &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->vector_bytes, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->bias_sum_bytes, &layout->bytes) &&
+        !__builtin_add_overflow(layout->bytes, layout->forget_bytes, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, all_sums, &layout->bytes) &&
         !__builtin_add_overflow(layout->bytes, layout->bias_bytes, &layout->bytes);
     if (!fits)
@@ -116,6 +123,8 @@ struct work {
     double *sink_sums;              /* [sequences][H]; NULL if not wanted */
     double *bias_sums;              /* [sequences][H]; NULL unless the bias is of heads */
     double *vector_sums;            /* [sequences][H][D]; NULL if not wanted */
+    double *forget_sums;            /* [B][H][Lk]; NULL if not wanted */
+    double *forget_rows;            /* [B][H][Lq]; likewise */
     struct attn_progress *progress; /* of each turn */
     char *sums, *workers;
     _Atomic int64_t next; /* chain or turn */
@@ -163,65 +172,6 @@ static void look_at_unit(struct attn_backward_group *group, int64_t unit)
         keys_are_finite(group->backward, &group->walk.sequence, unit % Hk);
 }
 
-static void clear_sums(const struct attn_backward_group *group, int64_t first_key,
-                       int64_t end_key)
-{
-    const size_t D = group->backward->D_whole, Dv = group->backward->Dv_whole;
-    const size_t first = (size_t)first_key, keys = (size_t)(end_key - first_key);
-    memset(group->sums.key + first * D, 0, keys * D * sizeof(float));
-    memset(group->sums.value + first * Dv, 0, keys * Dv * sizeof(float));
-}
-
-static void store_rows(const struct attn_backward_group *group, const attn_output *x,
-                       int64_t hk, struct attn_key_range keys, const float *from,
-                       size_t whole_size, int64_t size, float scale)
-{
-    const struct attn_sequence *const sequence = &group->walk.sequence;
-    const int64_t *const stride = x->stride;
-    if (!x->data)
-        return;
-    const struct attn_target to = {
-        .x = attn_place(x->data, x->type,
-                        sequence->b * stride[0] + hk * stride[1] +
-                            (sequence->first_key + keys.first) * stride[2]),
-        .row_stride = stride[2],
-        .element_stride = stride[3],
-        .rows = (size_t)(keys.end - keys.first),
-        .size = (size_t)size,
-        .type = x->type,
-    };
-    group->backward->kernels->backward->put(&to, from + (size_t)keys.first * whole_size,
-                                            whole_size, scale);
-}
-
-static void store_sums(const struct attn_backward_group *group, int64_t hk,
-                       struct attn_key_range keys)
-{
-    const struct attn_backward *const backward = group->backward;
-    const attn_gradients *const gradients = backward->gradients;
-    const attn_shape *const shape = backward->problem.shape;
-    store_rows(group, &gradients->key, hk, keys, group->sums.key, backward->D_whole,
-               shape->D, backward->problem.options->scale);
-    store_rows(group, &gradients->value, hk, keys, group->sums.value, backward->Dv_whole,
-               shape->Dv, 1.0f);
-}
-
-/* 0 for what is padding. */
-static void clear_padding(const struct attn_backward_group *group, int64_t hk)
-{
-    const struct attn_problem *const problem = &group->backward->problem;
-    const struct attn_sequence *const sequence = &group->walk.sequence;
-    const attn_gradients *const gradients = group->backward->gradients;
-    const attn_shape *const shape = problem->shape;
-    const int64_t heads = shape->H / shape->Hk, b = sequence->b;
-    if (problem->packed)
-        return;
-    attn_clear_rows(&gradients->key, b, hk, sequence->Lk, shape->Lk, shape->D);
-    attn_clear_rows(&gradients->value, b, hk, sequence->Lk, shape->Lk, shape->Dv);
-    for (int64_t h = hk * heads; h < (hk + 1) * heads; h++)
-        attn_clear_rows(&gradients->query, b, h, sequence->Lq, shape->Lq, shape->D);
-}
-
 /* What the group has of the gradients that belong to a head, not to a row. */
 static void add_of_head(const struct work *work, const struct attn_backward_group *group)
 {
@@ -241,6 +191,19 @@ static void add_of_head(const struct work *work, const struct attn_backward_grou
     }
 }
 
+static void take_head(const struct work *work, struct attn_backward_group *group,
+                      int64_t h)
+{
+    const attn_shape *const shape = work->backward->problem.shape;
+    const struct attn_sequence *const sequence = &group->walk.sequence;
+    const int64_t head = sequence->b * shape->H + h;
+    attn_walk_take_head(&group->walk, h);
+    if (work->forget_sums)
+        group->forget_sums = work->forget_sums + head * shape->Lk + sequence->first_key;
+    if (work->forget_rows)
+        group->forget_rows = work->forget_rows + head * shape->Lq + sequence->first_query;
+}
+
 static void take_unit(const struct work *work, struct attn_backward_group *group,
                       int64_t unit)
 {
@@ -249,21 +212,22 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     const int64_t hk = unit % Hk;
     look_at_unit(group, unit);
     const struct attn_key_range all = {0, group->walk.sequence.Lk};
-    clear_sums(group, all.first, all.end);
+    attn_backward_clear_sums(group, all.first, all.end);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
-        group->walk.head = attn_problem_head(problem, &group->walk.sequence, h);
+        take_head(work, group, h);
         for (int64_t query = 0; query < group->walk.sequence.Lq;) {
             query = attn_backward_group_load(group, query);
             const struct attn_key_range keys = attn_backward_group_keys(group);
             const int64_t first = keys.first - keys.first % ATTN_BLOCK_KEYS;
-            for (int64_t key = first; key < keys.end; key += ATTN_BLOCK_KEYS)
+            for (int64_t key = first; key < keys.end;
+                 key = attn_next_block(&group->walk, group->first_query, key))
                 attn_backward_group_show(group, key);
             attn_backward_group_store(group);
             add_of_head(work, group);
         }
     }
-    store_sums(group, hk, all);
-    clear_padding(group, hk);
+    attn_backward_store_sums(group, hk, all);
+    attn_backward_clear_padding(group, hk);
 }
 
 /* Short sequences are taken by runs, so that a worker reads memory along. */
@@ -308,8 +272,8 @@ static void mark_ends(struct cursor *cursor, const struct attn_backward_group *g
     const attn_shape *const shape = backward->problem.shape;
     const int64_t Lq = group->walk.sequence.Lq, heads = shape->H / shape->Hk;
     const int64_t hk = cursor->unit % shape->Hk;
-    const int64_t queries =
-        attn_backward_group_queries(backward, Lq - cursor->first_query);
+    const int64_t queries = attn_backward_group_queries(backward, cursor->first_query,
+                                                        Lq - cursor->first_query);
     cursor->first_of_unit = cursor->h == hk * heads && cursor->first_query == 0;
     cursor->last_of_unit =
         cursor->h == (hk + 1) * heads - 1 && cursor->first_query + queries >= Lq;
@@ -339,8 +303,8 @@ static void advance(struct cursor *cursor, struct attn_backward_group *group)
         cursor->stores = true;
         return;
     }
-    cursor->first_query +=
-        attn_backward_group_queries(group->backward, Lq - cursor->first_query);
+    cursor->first_query += attn_backward_group_queries(
+        group->backward, cursor->first_query, Lq - cursor->first_query);
     if (cursor->first_query >= Lq) {
         cursor->first_query = 0;
         cursor->h++;
@@ -380,7 +344,7 @@ static void show_blocks(const struct work *work, struct attn_backward_group *gro
         await(work, cursor->turn, key + ATTN_BLOCK_KEYS);
         if (cursor->first_of_unit) {
             const int64_t next = attn_least(key + ATTN_BLOCK_KEYS, Lk);
-            clear_sums(group, cleared, next);
+            attn_backward_clear_sums(group, cleared, next);
             cleared = next;
         }
         if (key < keys.end)
@@ -389,7 +353,7 @@ static void show_blocks(const struct work *work, struct attn_backward_group *gro
     }
     if (cursor->first_of_unit && cleared < Lk) {
         await(work, cursor->turn, INT64_MAX);
-        clear_sums(group, cleared, Lk);
+        attn_backward_clear_sums(group, cleared, Lk);
     }
 }
 
@@ -398,8 +362,7 @@ static void take_turn(const struct work *work, struct attn_backward_group *group
 {
     const bool has_queries = group->walk.sequence.Lq > 0;
     struct attn_key_range keys = {0, 0};
-    group->walk.head =
-        attn_problem_head(&group->backward->problem, &group->walk.sequence, cursor->h);
+    take_head(work, group, cursor->h);
     if (has_queries) {
         attn_backward_group_load(group, cursor->first_query);
         keys = attn_backward_group_keys(group);
@@ -420,11 +383,12 @@ static void take_storing_turn(const struct work *work,
 {
     const int64_t hk = cursor->unit % group->backward->problem.shape->Hk;
     const int64_t Lk = group->walk.sequence.Lk;
-    clear_padding(group, hk);
+    attn_backward_clear_padding(group, hk);
     for (int64_t key = 0; key < Lk; key += ATTN_BLOCK_KEYS) {
         const int64_t next = key + ATTN_BLOCK_KEYS;
         await(work, cursor->turn, next);
-        store_sums(group, hk, (struct attn_key_range){key, attn_least(next, Lk)});
+        attn_backward_store_sums(group, hk,
+                                 (struct attn_key_range){key, attn_least(next, Lk)});
         report(work, cursor->turn, next);
     }
     await(work, cursor->turn, INT64_MAX);
@@ -469,7 +433,8 @@ void attn_backward_run(const attn_context *context, const struct attn_backward *
 {
     char *const biases = (char *)memory + layout->sink_bytes;
     char *const vectors = biases + layout->bias_sum_bytes;
-    char *const progress = vectors + layout->vector_bytes;
+    char *const forget = vectors + layout->vector_bytes;
+    char *const progress = forget + layout->forget_bytes;
     char *const workers = progress + layout->progress_bytes;
     memset(memory, 0, (size_t)(progress - (char *)memory));
     struct work work = {
@@ -478,21 +443,26 @@ void attn_backward_run(const attn_context *context, const struct attn_backward *
         .sink_sums = backward->gradients->sinks ? memory : NULL,
         .bias_sums = layout->bias_sum_bytes > 0 ? (void *)biases : NULL,
         .vector_sums = backward->gradients->additive ? (void *)vectors : NULL,
+        .forget_sums = layout->forget_bytes > 0 ? (void *)forget : NULL,
         .progress = (void *)progress,
         .workers = workers,
         .sums = workers + layout->workers * layout->worker_bytes,
     };
+    const attn_shape *const shape = backward->problem.shape;
+    if (work.forget_sums)
+        work.forget_rows = work.forget_sums + shape->B * shape->H * shape->Lk;
     for (int64_t turn = 0; turn < layout->turns; turn++)
         atomic_init(&work.progress[turn].keys, 0);
     attn_context_run(context, layout->workers, layout->in_turns ? take_turns : take_units,
                      &work);
-    const attn_shape *const shape = backward->problem.shape;
     const int64_t sequences = backward->problem.sequences;
     if (work.sink_sums)
         store_of_heads(backward->gradients->sinks, work.sink_sums, sequences, shape->H,
                        1.0);
     if (work.bias_sums)
         attn_backward_store_bias(backward, work.bias_sums);
+    if (work.forget_sums)
+        attn_backward_store_forget(backward, work.forget_sums, work.forget_rows);
     if (work.vector_sums)
         store_of_heads(backward->gradients->additive, work.vector_sums, sequences,
                        shape->H * shape->D, (double)backward->problem.options->scale);

@@ -13,14 +13,14 @@
 #include "attention/backward_group.h"
 
 /* Scratch: gradients of sinks and of biases that are of heads, both [sequences][H], those
- * of additive scores' vectors [sequences][H][D], the progress of each turn, the sums of
- * each worker or of all, for each worker a group with its floats, and the sums of the
- * bias gradient if it is not fp32 itself. */
+ * of additive scores' vectors [sequences][H][D], of forget gates, the progress of each
+ * turn, the sums of each worker or of all, for each worker a group with its floats, and
+ * the sums of the bias gradient if it is not fp32 itself. */
 struct attn_backward_layout {
     bool in_turns;
     size_t workers;
     int64_t turns; /* with in_turns */
-    size_t sink_bytes, bias_sum_bytes, vector_bytes, progress_bytes;
+    size_t sink_bytes, bias_sum_bytes, vector_bytes, forget_bytes, progress_bytes;
     size_t sums_bytes, group_bytes, worker_bytes;
     size_t bias_bytes;
     size_t bytes; /* of all */

@@ -5,6 +5,7 @@
  * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
 #include "attention/forward.h"
+#include "attention/forget.h"
 #include "attention/received.h"
 #include "attention/widen.h"
 #include "kernel/backward_table.h"
@@ -126,20 +127,22 @@ void attn_score_block(const struct attn_forward *forward, float *scores,
         forward->kernels->score(scores, panel, block);
 }
 
-/* Shows the panel keys [first, end), less those that none of its queries sees. */
+/* Shows the panel a run of the keys of a block, less those that none of its queries sees.
+ */
 static void attend(struct group *group, size_t p, const struct attn_forward *forward,
-                   const struct attn_sweep *sweep, int64_t first, int64_t end)
+                   const struct attn_sweep *sweep, struct attn_key_range keys,
+                   struct attn_key_range run)
 {
     const struct attn_kernels *const kernels = forward->kernels;
     struct attn_panel *const panel = &group->panels[p];
-    if (!attn_block_show(&group->block, panel, &group->walk, first, end))
+    if (!attn_block_show(&group->block, panel, &group->walk, run.first, run.end))
         return;
     group->block.careful = !forward->pairs && hides_keys(&group->block) &&
-                           !values_are_finite(group, first, end);
+                           !values_are_finite(group, keys.first, keys.end);
     struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
     float *scores = group->scores;
     if (kept)
-        scores = attn_kept_open(kept, kernels, &group->block);
+        scores = attn_kept_open(kept, kernels, panel, &group->block);
     attn_score_block(forward, scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, scores,
@@ -199,10 +202,28 @@ static void finish_panel(struct group *group, size_t p,
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
 {
-    for (int64_t i = first; i < end; i++) {
-        const struct attn_key_range seen =
-            attn_visible_keys(walk->problem, &walk->sequence, i);
-        walk->visible_keys[i] = seen.end - seen.first;
+    for (int64_t i = first; i < end; i++)
+        walk->visible_keys[i] =
+            attn_count_visible(walk->problem, &walk->sequence, &walk->head, i);
+}
+
+static bool any_sees(const struct group *group, struct attn_key_range keys)
+{
+    for (size_t p = 0; p < group->count; p++) {
+        struct attn_key_range run = {keys.first, keys.first};
+        if (attn_panel_run(&group->panels[p], &group->walk, keys.end, &run))
+            return true;
+    }
+    return false;
+}
+
+static void attend_block(struct group *group, const struct attn_forward *forward,
+                         const struct attn_sweep *sweep, struct attn_key_range keys)
+{
+    for (size_t p = 0; p < group->count; p++) {
+        struct attn_key_range run = {keys.first, keys.first};
+        while (attn_panel_run(&group->panels[p], &group->walk, keys.end, &run))
+            attend(group, p, forward, sweep, keys, run);
     }
 }
 
@@ -224,7 +245,7 @@ static void attend_group(struct group *group, const struct attn_forward *forward
     group->count = 0;
     group->known_key = -1;
     for (int64_t next = first_query; next < end_query;) {
-        const int64_t queries = attn_next_panel(forward->kernels, end_query - next);
+        const int64_t queries = attn_panel_next(&group->walk, next, end_query - next);
         begin_panel(group, forward, next, queries);
         next += queries;
     }
@@ -233,11 +254,13 @@ static void attend_group(struct group *group, const struct attn_forward *forward
     const int64_t end_key =
         attn_panel_keys(&group->panels[group->count - 1], &group->walk).end;
     for (int64_t key = first_key - first_key % ATTN_BLOCK_KEYS; key < end_key;
-         key += ATTN_BLOCK_KEYS) {
+         key = attn_next_block(&group->walk, first_query, key)) {
+        const struct attn_key_range keys = {key, key + ATTN_BLOCK_KEYS};
+        if (group->walk.head.blocks && !any_sees(group, keys))
+            continue;
         attn_widen(&group->walk, key > first_key ? key : first_key,
-                   attn_least(key + ATTN_BLOCK_KEYS, end_key));
-        for (size_t p = 0; p < group->count; p++)
-            attend(group, p, forward, &sweep, key, key + ATTN_BLOCK_KEYS);
+                   attn_least(keys.end, end_key));
+        attend_block(group, forward, &sweep, keys);
     }
 
     for (size_t p = 0; p < group->count; p++)
@@ -273,6 +296,7 @@ size_t attn_forward_group_bytes(const struct attn_forward *forward)
         ATTN_GROUP_PANELS * query +
         (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
         attn_added_floats(forward->problem, forward->kernels) +
+        attn_forget_floats(forward->problem) +
         attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
     return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
 }
@@ -306,10 +330,9 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         .pairs = forward->pairs,
         .added = adds ? group->scores + ATTN_BLOCK_KEYS * width : NULL,
     };
-    attn_wide_init(&group->walk,
-                   group->scores + ATTN_BLOCK_KEYS * width +
-                       attn_added_floats(problem, forward->kernels),
-                   true);
+    next += ATTN_BLOCK_KEYS * width + attn_added_floats(problem, forward->kernels);
+    attn_forget_init(&group->walk, next);
+    attn_wide_init(&group->walk, next + attn_forget_floats(problem), true);
     const bool keeps = problem->tensors->statistics.received;
     group->kept_memory =
         keeps ? memory + forward->worker_bytes - forward->kept_bytes : NULL;
@@ -321,7 +344,8 @@ struct attn_share attn_forward_share(const struct attn_forward *forward,
 {
     if (forward->problem->tensors->statistics.received)
         return attn_received_share(forward->problem, forward->kernels, sequence);
-    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
+    const int64_t size =
+        attn_group_queries(forward->problem, forward->kernels, ATTN_GROUP_PANELS);
     const int64_t groups = (sequence->Lq + size - 1) / size;
     return (struct attn_share){ATTN_GROUP_PANELS, 1,
                                groups > 0 ? groups : 1}; /* one for the padding */
@@ -344,8 +368,8 @@ static void work_on_unit(struct group *group, const struct attn_forward *forward
     struct attn_walk *const walk = &group->walk;
     const struct attn_problem *const problem = forward->problem;
     int64_t *const visible_keys = problem->tensors->statistics.visible_keys;
-    const int64_t size = share->panels * attn_panel_queries(forward->kernels);
-    walk->head = attn_problem_head(problem, &walk->sequence, h);
+    const int64_t size = attn_group_queries(problem, forward->kernels, share->panels);
+    attn_walk_take_head(walk, h);
     walk->visible_keys = visible_keys ? visible_keys + walk->head.row : NULL;
     if (group->kept_memory)
         begin_received(group, forward, share, index);
@@ -384,7 +408,7 @@ static void work(void *argument, size_t worker)
             group->walk.sequence = attn_problem_sequence(forward->problem, ++sequence);
             before.groups += decoded.groups;
             before.slots += decoded.slots;
-            decoded = attn_decode_count(forward, at);
+            decoded = attn_forward_decoded(forward, at);
             share = attn_forward_share(forward, at);
             first_unit = end_unit;
             end_unit = first_unit + (decoded.units > 0 ? decoded.units : share.units * H);

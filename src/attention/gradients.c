@@ -50,6 +50,16 @@ attn_status attn_check_gradients(attn_context *context, const char *function,
         check_gradient(context, function, "gradients.value", &g->value, value, NULL));
     ATTN_TRY(check_gradient(context, function, "gradients.bias", &g->bias, pairs,
                             &options->bias));
+    const int64_t keys[] = {s->B, s->H, s->Lk, 1};
+    ATTN_TRY(check_gradient(context, function, "gradients.log_forget", &g->log_forget,
+                            keys, NULL));
+    if (g->log_forget.data &&
+        (!options->log_forget.data || g->log_forget.type != ATTN_F32))
+        return attn_context_fail(
+            context, ATTN_EINVAL,
+            "%s: gradients.log_forget is given %s, expected "
+            "options.log_forget and type ATTN_F32",
+            function, options->log_forget.data ? "in 16 bits" : "without the option");
     if (g->bias.data && !options->bias.data)
         return attn_context_fail(context, ATTN_EINVAL,
                                  "%s: gradients.bias is given without options.bias, "
@@ -86,6 +96,7 @@ void attn_clear_gradients(const attn_shape *shape, const attn_gradients *gradien
     attn_clear_tensor(&gradients->key, shape->B, shape->Hk, shape->Lk, shape->D);
     attn_clear_tensor(&gradients->value, shape->B, shape->Hk, shape->Lk, shape->Dv);
     attn_clear_tensor(&gradients->bias, shape->B, shape->H, shape->Lq, shape->Lk);
+    attn_clear_tensor(&gradients->log_forget, shape->B, shape->H, shape->Lk, 1);
     for (int64_t h = 0; h < shape->H && gradients->sinks; h++)
         gradients->sinks[h] = 0.0f;
     for (int64_t n = 0; n < shape->H * shape->D && gradients->additive; n++)

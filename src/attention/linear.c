@@ -1,5 +1,6 @@
 /* Checks, loading and products of linear attention. */
 #include "attention/linear.h"
+#include "attention/visibility.h"
 #include <math.h>
 #include <string.h>
 
@@ -28,6 +29,9 @@ static attn_status check_options(attn_context *context, const char *function,
         {"keep", options->keep.data},
         {"bias", options->bias.data},
         {"alibi_slopes", options->alibi_slopes},
+        {"sink_keys", options->sink_keys > 0},
+        {"blocks", options->blocks.data},
+        {"log_forget", options->log_forget.data},
         {"sinks", options->sinks},
         {"dropout", options->dropout != 0.0},
     };

@@ -1,8 +1,15 @@
 /* Fills panels and blocks. */
 #include "attention/panel.h"
+#include "attention/forget.h"
 #include "kernel/pair_table.h"
 #include <assert.h>
 #include <math.h>
+
+void attn_walk_take_head(struct attn_walk *walk, int64_t h)
+{
+    walk->head = attn_problem_head(walk->problem, &walk->sequence, h);
+    attn_forget_take_head(walk);
+}
 
 int64_t attn_panel_queries(const struct attn_kernels *kernels)
 {
@@ -17,6 +24,34 @@ int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left
     const bool one_vector_would_remain =
         kernels->panel_vectors > 2 && queries_left > full && queries_left <= full + lanes;
     return attn_least(queries_left, one_vector_would_remain ? full - lanes : full);
+}
+
+int64_t attn_group_queries(const struct attn_problem *problem,
+                           const struct attn_kernels *kernels, int64_t panels)
+{
+    const int64_t full = attn_panel_queries(kernels), row = problem->options->block_size;
+    if (!problem->options->blocks.data)
+        return panels * full;
+    const int64_t panels_of_row = (row + full - 1) / full;
+    return panels_of_row <= panels ? panels / panels_of_row * row : (panels - 1) * full;
+}
+
+int64_t attn_panel_next(const struct attn_walk *walk, int64_t query, int64_t queries_left)
+{
+    return attn_next_panel(walk->kernels,
+                           attn_queries_alike(walk->problem, query, queries_left));
+}
+
+int64_t attn_next_block(const struct attn_walk *walk, int64_t query, int64_t key)
+{
+    const int64_t sinks = walk->problem->options->sink_keys;
+    key += ATTN_BLOCK_KEYS;
+    if (sinks == 0 || key < sinks)
+        return key;
+    const int64_t first =
+        attn_keys_near(walk->problem, &walk->sequence, query, sinks).first;
+    const int64_t block = first - first % ATTN_BLOCK_KEYS;
+    return block > key ? block : key;
 }
 
 size_t attn_query_floats(const struct attn_problem *problem,
@@ -56,6 +91,7 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
         walk->pairs->load(panel->query, width, &rows, scale);
     else
         walk->kernels->load(panel->query, width, &rows, scale);
+    attn_forget_load(panel, walk);
 }
 
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,
@@ -85,8 +121,8 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
     for (size_t lane = 0; lane < width; lane++) {
         /* Lanes beyond the last query look where it looks. */
         const int64_t i = attn_least((int64_t)lane, panel->queries - 1);
-        const struct attn_key_range seen =
-            attn_visible_keys(walk->problem, &walk->sequence, panel->first_query + i);
+        const struct attn_key_range seen = attn_keys_near(
+            walk->problem, &walk->sequence, panel->first_query + i, block->first_key);
         block->first[lane] = (int32_t)attn_clamp(seen.first - block->first_key, 0, keys);
         block->end[lane] = (int32_t)attn_clamp(seen.end - block->first_key, 0, keys);
     }
@@ -124,7 +160,7 @@ static void uncount_hidden(const struct attn_block *block, const struct attn_pan
     const int64_t end_key = block->first_key + (int64_t)block->keys;
     for (int64_t i = panel->first_query; i < panel->first_query + panel->queries; i++) {
         const struct attn_key_range seen =
-            attn_visible_keys(walk->problem, &walk->sequence, i);
+            attn_keys_near(walk->problem, &walk->sequence, i, block->first_key);
         const int64_t end = attn_least(seen.end, end_key);
         int64_t key = seen.first > block->first_key ? seen.first : block->first_key;
         for (; key < end; key++)
@@ -202,13 +238,22 @@ void attn_block_point(struct attn_block *block, const struct attn_walk *walk)
     }
 }
 
+/* What the panel's first or last query sees near the block. */
+static struct attn_key_range seen_near(const struct attn_panel *panel,
+                                       const struct attn_walk *walk, int64_t i,
+                                       int64_t key)
+{
+    return attn_keys_near(walk->problem, &walk->sequence, panel->first_query + i, key);
+}
+
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
                      const struct attn_walk *walk, int64_t first, int64_t end)
 {
-    const struct attn_problem *const problem = walk->problem;
-    const struct attn_key_range of_panel = attn_panel_keys(panel, walk);
-    first = of_panel.first > first ? of_panel.first : first;
-    end = attn_least(of_panel.end, end);
+    const struct attn_key_range of_first = seen_near(panel, walk, 0, first);
+    const struct attn_key_range of_last =
+        seen_near(panel, walk, panel->queries - 1, first);
+    first = of_first.first > first ? of_first.first : first;
+    end = attn_least(of_last.end, end);
     if (first >= end)
         return false;
 
@@ -225,14 +270,10 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     first = block->first_key;
     const int64_t keys = (int64_t)block->keys;
     attn_block_point(block, walk);
-    block->softcap = problem->options->softcap;
+    block->softcap = walk->problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
+    attn_forget_show(block, walk);
 
-    const int64_t last_query = panel->first_query + panel->queries - 1;
-    const struct attn_key_range of_first =
-        attn_visible_keys(problem, &walk->sequence, panel->first_query);
-    const struct attn_key_range of_last =
-        attn_visible_keys(problem, &walk->sequence, last_query);
     block->full_begin = (size_t)attn_clamp(of_last.first - first, 0, keys);
     block->full_end =
         (size_t)attn_clamp(of_first.end - first, (int64_t)block->full_begin, keys);

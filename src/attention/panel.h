@@ -4,7 +4,7 @@
 #ifndef ATTN_ATTENTION_PANEL_H
 #define ATTN_ATTENTION_PANEL_H
 
-#include "attention/problem.h"
+#include "attention/visibility.h"
 #include "kernel/table.h"
 
 /* A block of keys and values in fp32 or in pairs, for tensors that are not fp32; see
@@ -19,6 +19,13 @@ struct attn_wide {
     bool any_special;
 };
 
+/* F of each key of a head: the sum of the logarithms of forget gates up to it, as two
+ * floats; see forget.h. */
+struct attn_forgotten {
+    float *high, *low;   /* NULL: there are no gates */
+    int64_t sequence, h; /* whose they are; −1: nobody's yet */
+};
+
 /* One head of one sequence, over which panels walk. */
 struct attn_walk {
     const struct attn_problem *problem;
@@ -27,16 +34,42 @@ struct attn_walk {
     struct attn_head head;
     const struct attn_pair_kernels *pairs; /* NULL: not used */
     struct attn_wide wide;
+    struct attn_forgotten forgotten;
     float *added;          /* scratch of attn_added_floats, or NULL where that is 0 */
     int64_t *visible_keys; /* NULL, or [Lq of the tensors] from query 0 of the head on:
                             * keys that blocks showed are added */
 };
+
+/* Takes head h of the walk's sequence. */
+void attn_walk_take_head(struct attn_walk *walk, int64_t h);
 
 /* Most queries that a panel takes. */
 int64_t attn_panel_queries(const struct attn_kernels *kernels);
 
 /* How many of the queries left the next panel takes. */
 int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left);
+
+/* Queries of a full group of so many panels, 2 or more where there is a layout: whole
+ * rows of it, or so few that the row ending among them does not take one panel more. */
+int64_t attn_group_queries(const struct attn_problem *problem,
+                           const struct attn_kernels *kernels, int64_t panels);
+
+/* How many of the queries left from there on the next panel takes: of one row of the
+ * layout. */
+int64_t attn_panel_next(const struct attn_walk *walk, int64_t query,
+                        int64_t queries_left);
+
+/* Finds the next run of keys of the panel; see attn_next_run. */
+static inline bool attn_panel_run(const struct attn_panel *panel,
+                                  const struct attn_walk *walk, int64_t end,
+                                  struct attn_key_range *run)
+{
+    return attn_next_run(walk->problem, &walk->head, panel->first_query, end, run);
+}
+
+/* The block of keys to show after the one that begins there, to queries from query on:
+ * not one between the sink keys and the window. */
+int64_t attn_next_block(const struct attn_walk *walk, int64_t query, int64_t key);
 
 /* Floats of attn_panel.query for a full panel. */
 size_t attn_query_floats(const struct attn_problem *problem,
@@ -59,9 +92,9 @@ size_t attn_added_floats(const struct attn_problem *problem,
  */
 void attn_block_point(struct attn_block *block, const struct attn_walk *walk);
 
-/* Describes keys [first, end), at most ATTN_BLOCK_KEYS, as the panel sees them, less
- * those at the ends that none of its queries sees.  False when that leaves nothing.
- * Keys and values that are not fp32 were widened before. */
+/* Describes keys [first, end), at most ATTN_BLOCK_KEYS and within a run, as the panel
+ * sees them, less those at the ends that none of its queries sees.  False when that
+ * leaves nothing. Keys and values that are not fp32 were widened before. */
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
                      const struct attn_walk *walk, int64_t first, int64_t end);
 

@@ -2,7 +2,6 @@
  * a problem to its sequences and heads. */
 #include "attention/problem.h"
 #include "attention/cache.h"
-#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -81,6 +80,8 @@ static attn_status check_numbers(const struct check *check, const attn_options *
                          LARGEST_SIZE));
     ATTN_TRY(check_range(check, "options.window_right", options->window_right, -1,
                          LARGEST_SIZE));
+    ATTN_TRY(
+        check_range(check, "options.sink_keys", options->sink_keys, 0, LARGEST_SIZE));
     ATTN_TRY(check_range(check, "options.score", (int64_t)options->score, ATTN_SCORE_DOT,
                          ATTN_SCORE_ADDITIVE));
     if (options->score == ATTN_SCORE_ADDITIVE && !options->additive)
@@ -102,6 +103,19 @@ static attn_status check_numbers(const struct check *check, const attn_options *
                                  "%s: options.softcap is %g, expected 0 or a positive "
                                  "finite number",
                                  check->function, (double)options->softcap);
+    if (options->log_forget.data && !options->causal)
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.log_forget is given without causal, "
+                                 "expected both: what is after a query cannot have been "
+                                 "forgotten",
+                                 check->function);
+    if (options->blocks.data &&
+        (options->block_size < 16 || options->block_size % 16 != 0 ||
+         options->block_size > LARGEST_SIZE))
+        return attn_context_fail(check->context, ATTN_EINVAL,
+                                 "%s: options.block_size is %lld, expected a multiple "
+                                 "of 16",
+                                 check->function, (long long)options->block_size);
     if (!(options->dropout >= 0.0 && options->dropout <= 1.0))
         return attn_context_fail(check->context, ATTN_EINVAL,
                                  "%s: options.dropout is %g, expected 0 to 1",
@@ -231,12 +245,32 @@ static attn_status check_types(const struct check *check, const attn_tensors *t,
         {"tensors.value", t->value.data, t->value.type},
         {"tensors.output", t->output.data, t->output.type},
         {"options.bias", o->bias.data, o->bias.type},
+        {"options.log_forget", o->log_forget.data, o->log_forget.type},
     };
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         if (tensors[i].data)
             ATTN_TRY(attn_check_type(check->context, check->function, tensors[i].name,
                                      tensors[i].type));
     return ATTN_OK;
+}
+
+/* What options give for each pair, block or key. */
+static attn_status check_option_tensors(const struct check *check, const attn_shape *s,
+                                        const attn_options *o)
+{
+    const int64_t size = o->blocks.data ? o->block_size : 1;
+    const int64_t pairs[] = {s->B, s->H, s->Lq, s->Lk};
+    const int64_t keys[] = {s->B, s->H, s->Lk, 1};
+    const int64_t blocks[] = {s->B, s->H, (s->Lq + size - 1) / size,
+                              (s->Lk + size - 1) / size};
+    ATTN_TRY(
+        check_tensor(check, "options.keep", o->keep.data, false, o->keep.stride, pairs));
+    ATTN_TRY(
+        check_tensor(check, "options.bias", o->bias.data, false, o->bias.stride, pairs));
+    ATTN_TRY(check_tensor(check, "options.blocks", o->blocks.data, false,
+                          o->blocks.stride, blocks));
+    return check_tensor(check, "options.log_forget", o->log_forget.data, false,
+                        o->log_forget.stride, keys);
 }
 
 static attn_status check_tensors(const struct check *check,
@@ -250,7 +284,6 @@ static attn_status check_tensors(const struct check *check,
     const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
     const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
     const int64_t output[] = {s->B, s->H, s->Lq, s->Dv};
-    const int64_t pairs[] = {s->B, s->H, s->Lq, s->Lk};
     ATTN_TRY(check_types(check, t, o));
     ATTN_TRY(check_tensor(check, "tensors.query", t->query.data, true, t->query.stride,
                           query));
@@ -259,10 +292,7 @@ static attn_status check_tensors(const struct check *check,
                           keys && (needs & ATTN_NEEDS_VALUE), t->value.stride, value));
     ATTN_TRY(check_tensor(check, "tensors.output", t->output.data,
                           needs & ATTN_NEEDS_OUTPUT, t->output.stride, output));
-    ATTN_TRY(
-        check_tensor(check, "options.keep", o->keep.data, false, o->keep.stride, pairs));
-    ATTN_TRY(
-        check_tensor(check, "options.bias", o->bias.data, false, o->bias.stride, pairs));
+    ATTN_TRY(check_option_tensors(check, s, o));
     if ((needs & ATTN_NEEDS_LSE) && !t->lse)
         return attn_context_fail(check->context, ATTN_EINVAL,
                                  "%s: tensors.lse is NULL, expected what attn_forward "
@@ -369,6 +399,8 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
     if (o->keep.data)
         head.keep =
             o->keep.data + offset_of(o->keep.stride, b, h, i) + j * o->keep.stride[3];
+    if (o->blocks.data) /* which count in the sequence */
+        head.blocks = o->blocks.data + offset_of(o->blocks.stride, b, h, 0);
     if (o->bias.data)
         head.bias =
             attn_element(o->bias.data, o->bias.type,
@@ -387,97 +419,4 @@ void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_r
         for (int64_t n = 0; n < size && x->stride[3] != 1; n++)
             memset(attn_place(x->data, x->type, first + n * x->stride[3]), 0, bytes);
     }
-}
-
-struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
-                                        const struct attn_sequence *sequence,
-                                        int64_t query)
-{
-    const attn_options *const options = problem->options;
-    const int64_t Lk = sequence->Lk;
-    const int64_t position = query + sequence->offset;
-    struct attn_key_range seen = {0, Lk};
-    if (options->window_left >= 0)
-        seen.first = attn_clamp(position - options->window_left, 0, Lk);
-    if (options->window_right >= 0)
-        seen.end = attn_clamp(position + options->window_right + 1, 0, Lk);
-    if (options->causal)
-        seen.end = attn_clamp(position + 1, 0, seen.end);
-    assert(seen.first <= seen.end);
-    return seen;
-}
-
-static bool is_minus_infinity(const void *x, attn_type type)
-{
-    if (type == ATTN_F32)
-        return *(const float *)x == -INFINITY;
-    return *(const uint16_t *)x == (type == ATTN_F16 ? 0xfc00 : 0xff80);
-}
-
-bool attn_element_visible(const struct attn_problem *problem,
-                          const struct attn_head *head, int64_t query, int64_t key)
-{
-    const int64_t *const keep = problem->options->keep.stride;
-    const attn_input *const bias = &problem->options->bias;
-    const int64_t at = query * bias->stride[2] + key * bias->stride[3];
-    if (head->keep && !head->keep[query * keep[2] + key * keep[3]])
-        return false;
-    return !head->bias ||
-           !is_minus_infinity(attn_element(head->bias, bias->type, at), bias->type);
-}
-
-static double visible_count(const struct attn_problem *problem,
-                            const struct attn_sequence *sequence, int64_t query)
-{
-    const struct attn_key_range seen = attn_visible_keys(problem, sequence, query);
-    return (double)(seen.end - seen.first);
-}
-
-static void sort(int64_t *x, size_t count)
-{
-    for (size_t i = 1; i < count; i++)
-        for (size_t j = i; j > 0 && x[j - 1] > x[j]; j--) {
-            const int64_t larger = x[j - 1];
-            x[j - 1] = x[j];
-            x[j] = larger;
-        }
-}
-
-/* Each end of the interval of keys stands still, moves with the query, and stands still
- * again; between the queries where one of them turns, counts form an arithmetic series.
- */
-static double pairs_of_sequence(const struct attn_problem *problem,
-                                const struct attn_sequence *sequence)
-{
-    const attn_options *const options = problem->options;
-    const int64_t Lq = sequence->Lq, Lk = sequence->Lk, offset = sequence->offset;
-    const int64_t left = offset - options->window_left;
-    const int64_t right =
-        offset + 1 +
-        (options->causal || options->window_right < 0 ? 0 : options->window_right);
-    int64_t turns[] = {0, -left, Lk - left, -right, Lk - right, Lq};
-    enum { TURNS = sizeof turns / sizeof *turns };
-    for (size_t n = 0; n < TURNS; n++)
-        turns[n] = attn_clamp(turns[n], 0, Lq);
-    sort(turns, TURNS);
-
-    double pairs = 0.0;
-    for (size_t n = 0; n + 1 < TURNS; n++) {
-        if (turns[n] == turns[n + 1])
-            continue;
-        const double ends = visible_count(problem, sequence, turns[n]) +
-                            visible_count(problem, sequence, turns[n + 1] - 1);
-        pairs += (double)(turns[n + 1] - turns[n]) * ends / 2.0;
-    }
-    return pairs;
-}
-
-double attn_problem_visible_pairs(const struct attn_problem *problem)
-{
-    double pairs = 0.0;
-    for (int64_t s = 0; s < problem->sequences; s++) {
-        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        pairs += pairs_of_sequence(problem, &sequence);
-    }
-    return pairs * (double)problem->shape->H;
 }

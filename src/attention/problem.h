@@ -1,6 +1,6 @@
 /* What attn_forward, attn_backward and attn_weights are given, checked once and then
  * taken apart: a problem is sequences, a sequence has heads, and a query of a sequence
- * sees one interval of its keys, less what keep and bias hide.  Padded and packed batches
+ * sees some of its keys: visibility.h says which.  Padded and packed batches
  * look the same from here on: queries and keys count within their sequence. */
 #ifndef ATTN_ATTENTION_PROBLEM_H
 #define ATTN_ATTENTION_PROBLEM_H
@@ -67,7 +67,8 @@ struct attn_head {
     void *output;                    /* NULL if the tensors have none */
     int64_t row;         /* of query 0 in lse and the statistics; the next one follows */
     const uint8_t *keep; /* NULL: none; element [0][0] */
-    const void *bias;    /* NULL: none; element [0][0] */
+    const uint8_t *blocks; /* NULL: all; element [0][0] of the layout */
+    const void *bias;      /* NULL: none; element [0][0] */
     const float *additive; /* [D]; NULL: scores are products */
     float alibi_slope;     /* 0: none */
     float sink;            /* −∞: none */
@@ -107,22 +108,5 @@ static inline int64_t attn_clamp(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
 }
-
-struct attn_key_range {
-    int64_t first, end; /* 0 ≤ first ≤ end ≤ Lk */
-};
-
-/* The keys that causal, window and length leave the query.  Neither end ever moves back
- * from one query to the next: all skipping and masking of blocks rests on that. */
-struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
-                                        const struct attn_sequence *sequence,
-                                        int64_t query);
-
-/* Whether keep and bias let query see key: the rules that go element by element. */
-bool attn_element_visible(const struct attn_problem *problem,
-                          const struct attn_head *head, int64_t query, int64_t key);
-
-/* Pairs of query and key in the visible intervals, over all heads. */
-double attn_problem_visible_pairs(const struct attn_problem *problem);
 
 #endif

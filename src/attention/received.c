@@ -24,10 +24,17 @@ static size_t room_of(const struct attn_problem *problem,
     const attn_options *const options = problem->options;
     const int64_t right = options->causal ? 0 : options->window_right;
     const int64_t all = (Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
-    if (options->window_left < 0 || right < 0)
+    if (options->window_left < 0 || right < 0 || options->sink_keys > 0)
         return (size_t)all;
     const int64_t keys = options->window_left + right + attn_panel_queries(kernels);
     return (size_t)attn_least(all, keys / ATTN_BLOCK_KEYS + 2);
+}
+
+/* Runs of a block that a panel may see: of a layout's blocks, and one more where the sink
+ * keys end. */
+static size_t runs_of(const struct attn_problem *problem)
+{
+    return attn_has_runs(problem) ? ATTN_BLOCK_KEYS / 16 + 1 : 1;
 }
 
 static size_t block_floats(const struct attn_kernels *kernels)
@@ -35,21 +42,23 @@ static size_t block_floats(const struct attn_kernels *kernels)
     return ATTN_BLOCK_KEYS * (size_t)attn_panel_queries(kernels);
 }
 
-static size_t bytes_of_panel(size_t room, const struct attn_kernels *kernels)
+static size_t bytes_of_panel(const struct attn_problem *problem,
+                             const struct attn_kernels *kernels, int64_t Lk)
 {
-    return room *
-           (block_floats(kernels) * sizeof(float) + sizeof(struct attn_kept_block));
+    return room_of(problem, kernels, Lk) *
+           (block_floats(kernels) * sizeof(float) +
+            runs_of(problem) * sizeof(struct attn_kept_block));
 }
 
 struct attn_share attn_received_share(const struct attn_problem *problem,
                                       const struct attn_kernels *kernels,
                                       const struct attn_sequence *sequence)
 {
-    const size_t bytes =
-        bytes_of_panel(room_of(problem, kernels, sequence->Lk), kernels) + 1;
+    const size_t bytes = bytes_of_panel(problem, kernels, sequence->Lk) + 1;
+    const int64_t least = problem->options->blocks.data ? 2 : 1;
     const int64_t panels =
-        attn_clamp((int64_t)(GROUP_BYTES / bytes), 1, ATTN_GROUP_PANELS);
-    const int64_t size = panels * attn_panel_queries(kernels);
+        attn_clamp((int64_t)(GROUP_BYTES / bytes), least, ATTN_GROUP_PANELS);
+    const int64_t size = attn_group_queries(problem, kernels, panels);
     const int64_t all = sequence->Lq > 0 ? (sequence->Lq + size - 1) / size : 1;
     const int64_t groups = (all + MOST_UNITS - 1) / MOST_UNITS;
     return (struct attn_share){panels, groups, (all + groups - 1) / groups};
@@ -61,11 +70,11 @@ size_t attn_kept_bytes(const struct attn_problem *problem,
     size_t most = 0;
     for (int64_t s = 0; s < problem->sequences; s++) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        if (attn_decode_takes(problem, &sequence))
+        if (!attn_needs_panels(problem) && attn_decode_takes(problem, &sequence))
             continue;
         const struct attn_share share = attn_received_share(problem, kernels, &sequence);
-        const size_t room = room_of(problem, kernels, sequence.Lk);
-        const size_t bytes = (size_t)share.panels * bytes_of_panel(room, kernels);
+        const size_t bytes =
+            (size_t)share.panels * bytes_of_panel(problem, kernels, sequence.Lk);
         most = bytes > most ? bytes : most;
     }
     return attn_round_up(most);
@@ -87,16 +96,18 @@ void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
                     const struct attn_walk *walk, void *memory, float *received)
 {
     const size_t room = room_of(walk->problem, walk->kernels, walk->sequence.Lk);
+    const size_t runs = runs_of(walk->problem);
     const size_t floats = block_floats(walk->kernels), panels = (size_t)share->panels;
     float *const weights = memory;
     struct attn_kept_block *const blocks = (void *)(weights + panels * room * floats);
     for (size_t p = 0; p < panels; p++) {
         kept[p].room = room;
+        kept[p].runs = runs;
         kept[p].stride = floats;
         kept[p].received = received;
         kept[p].weights = weights + p * room * floats;
-        kept[p].blocks = blocks + p * room;
-        for (size_t n = 0; n < room; n++) {
+        kept[p].blocks = blocks + p * room * runs;
+        for (size_t n = 0; n < room * runs; n++) {
             kept[p].blocks[n].keys = 0;
             kept[p].blocks[n].current = false;
         }
@@ -107,14 +118,26 @@ void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
  * ----------------------------------------------------------------
  */
 
-static void add_block(struct attn_kept *kept, size_t n,
+/* Where the weights of key lie, and the runs of its block. */
+static float *weights_of(const struct attn_kept *kept, int64_t key, size_t width)
+{
+    const size_t n = (size_t)(key / ATTN_BLOCK_KEYS) % kept->room;
+    return kept->weights + n * kept->stride + (size_t)(key % ATTN_BLOCK_KEYS) * width;
+}
+
+static struct attn_kept_block *runs_at(const struct attn_kept *kept, int64_t key)
+{
+    const size_t n = (size_t)(key / ATTN_BLOCK_KEYS) % kept->room;
+    return kept->blocks + n * kept->runs;
+}
+
+static void add_block(const struct attn_kept *kept, struct attn_kept_block *block,
                       const struct attn_kernels *kernels)
 {
-    struct attn_kept_block *const block = &kept->blocks[n];
     if (block->keys == 0)
         return;
     const struct attn_received from = {
-        .weights = kept->weights + n * kept->stride,
+        .weights = weights_of(kept, block->first_key, kept->vectors * kernels->lanes),
         .reference = block->reference,
         .last_reference = kept->reference,
         .inverse = kept->inverse,
@@ -125,23 +148,22 @@ static void add_block(struct attn_kept *kept, size_t n,
     block->keys = 0;
 }
 
-static size_t place_of(const struct attn_kept *kept, const struct attn_block *block)
-{
-    return (size_t)(block->first_key / ATTN_BLOCK_KEYS) % kept->room;
-}
-
 float *attn_kept_open(struct attn_kept *kept, const struct attn_kernels *kernels,
-                      const struct attn_block *block)
+                      const struct attn_panel *panel, const struct attn_block *block)
 {
-    const size_t n = place_of(kept, block);
-    add_block(kept, n, kernels);
-    return kept->weights + n * kept->stride;
+    struct attn_kept_block *const runs = runs_at(kept, block->first_key);
+    for (size_t n = 0; n < kept->runs; n++)
+        if (!runs[n].current)
+            add_block(kept, &runs[n], kernels);
+    return weights_of(kept, block->first_key, panel->vectors * kernels->lanes);
 }
 
 void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
                     const struct attn_block *block)
 {
-    struct attn_kept_block *const to = &kept->blocks[place_of(kept, block)];
+    struct attn_kept_block *to = runs_at(kept, block->first_key);
+    while (to->keys > 0) /* an earlier run of the block */
+        to++;
     to->keys = block->keys;
     to->first_key = block->first_key;
     to->current = true;
@@ -157,7 +179,7 @@ static void spread_nan(struct attn_kept *kept, const struct attn_forward *forwar
     const size_t width = panel->vectors * walk->kernels->lanes;
     struct attn_walk again = *walk;
     again.visible_keys = NULL; /* counted already */
-    for (size_t n = 0; n < kept->room; n++) {
+    for (size_t n = 0; n < kept->room * kept->runs; n++) {
         struct attn_kept_block *const to = &kept->blocks[n];
         if (to->keys == 0)
             continue;
@@ -172,8 +194,9 @@ static void spread_nan(struct attn_kept *kept, const struct attn_forward *forwar
             if (!isnan(kept->inverse[lane]))
                 continue;
             to->reference[lane] = 0.0f;
+            float *const weights = weights_of(kept, first, width);
             for (size_t i = 0; i < to->keys; i++)
-                kept->weights[n * kept->stride + i * width + lane] =
+                weights[i * width + lane] =
                     scores[i * width + lane] == -INFINITY ? 0.0f : NAN;
         }
     }
@@ -187,9 +210,9 @@ void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward
                       const struct attn_walk *walk, struct attn_block *block,
                       float *scores)
 {
-    for (size_t n = 0; n < kept->room; n++) {
+    for (size_t n = 0; n < kept->room * kept->runs; n++) {
         if (!kept->blocks[n].current)
-            add_block(kept, n, walk->kernels);
+            add_block(kept, &kept->blocks[n], walk->kernels);
         kept->blocks[n].current = false;
     }
     kept->vectors = panel->vectors;
@@ -204,8 +227,8 @@ void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward
 
 void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels)
 {
-    for (size_t n = 0; n < kept->room; n++)
-        add_block(kept, n, kernels);
+    for (size_t n = 0; n < kept->room * kept->runs; n++)
+        add_block(kept, &kept->blocks[n], kernels);
 }
 
 /* ---- Rows of units

@@ -30,7 +30,7 @@ struct attn_share attn_received_share(const struct attn_problem *problem,
                                       const struct attn_kernels *kernels,
                                       const struct attn_sequence *sequence);
 
-/* A block's weights. */
+/* The weights of a run of keys of a block. */
 struct attn_kept_block {
     size_t keys; /* 0: nothing is kept */
     int64_t first_key;
@@ -42,10 +42,11 @@ struct attn_kept_block {
  * that is under way. */
 struct attn_kept {
     size_t room; /* in blocks: block n of the keys stands at n % room */
-    struct attn_kept_block *blocks;
-    float *weights;  /* [room][ATTN_BLOCK_KEYS][width] */
-    size_t stride;   /* floats from one block to the next */
-    float *received; /* of the sequence's key 0 */
+    size_t runs; /* of a block at most */
+    struct attn_kept_block *blocks; /* [room][runs] */
+    float *weights;                 /* [room][ATTN_BLOCK_KEYS][width] */
+    size_t stride;                  /* floats from one block to the next */
+    float *received;                /* of the sequence's key 0 */
 
     /* Of the panel that is done. */
     size_t vectors;
@@ -63,9 +64,10 @@ size_t attn_received_rows(const struct attn_problem *problem,
 void attn_kept_init(struct attn_kept *kept, const struct attn_share *share,
                     const struct attn_walk *walk, void *memory, float *received);
 
-/* Where the panel may write weights of the block; what stood there is added. */
+/* Where the panel may write weights of the block; what another one left there is added.
+ */
 float *attn_kept_open(struct attn_kept *kept, const struct attn_kernels *kernels,
-                      const struct attn_block *block);
+                      const struct attn_panel *panel, const struct attn_block *block);
 
 /* After softmax. */
 void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,

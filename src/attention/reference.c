@@ -71,11 +71,23 @@ static bool is_in_reach(const attn_options *options, int64_t position, int64_t k
 {
     if (options->causal && key > position)
         return false;
+    if (key < options->sink_keys)
+        return true; /* whatever the window says */
     if (options->window_left >= 0 && key < position - options->window_left)
         return false;
     if (options->window_right >= 0 && key > position + options->window_right)
         return false;
     return true;
+}
+
+/* By the layout of blocks: query and key count within their sequence. */
+static bool is_in_block(const attn_options *options, int64_t b, int64_t h, int64_t query,
+                        int64_t key)
+{
+    const int64_t size = options->block_size;
+    return !options->blocks.data ||
+           options->blocks
+               .data[offset_in(options->blocks.stride, b, h, query / size, key / size)];
 }
 
 /* By the rules given as data: query and key count in the tensors. */
@@ -91,17 +103,41 @@ static bool is_kept(const attn_options *options, int64_t b, int64_t h, int64_t i
 /* ---- One query -----------------------------------------------------------------------
  */
 
-/* s = softcap(scale · q·k) + bias − slope · |position − key|, for each visible key; with
- * additive scores v·tanh(q + k) instead of q·k. */
+/* F of each key: the sum of ln f up to it.  Below −10000 nothing is left of a weight, and
+ * sums stay finite. */
+static void sum_gates(struct attn_reference_row *row, const attn_options *options,
+                      int64_t b, int64_t h)
+{
+    double sum = 0.0;
+    for (int64_t j = 0; j < row->keys; j++) {
+        if (options->log_forget.data) {
+            const double x = element(&options->log_forget, b, h, row->first_key + j, 0);
+            sum += x < -10000.0 ? -10000.0 : x;
+        }
+        row->forgotten[j] = sum;
+    }
+}
+
+/* F(position) − F(key): positions without a key forget nothing. */
+static double gates_between(const struct attn_reference_row *row, int64_t key)
+{
+    const int64_t last = row->position < row->keys ? row->position : row->keys - 1;
+    return row->forgotten[last] - row->forgotten[key];
+}
+
+/* s = softcap(scale · q·k) + bias − slope · |position − key| + F(position) − F(key), for
+ * each visible key; with additive scores v·tanh(q + k) instead of q·k. */
 static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
                        const attn_tensors *t, const attn_options *options, int64_t b,
                        int64_t h, int64_t i)
 {
     const int64_t hk = h / (shape->H / shape->Hk);
     row->visible_keys = 0;
+    sum_gates(row, options, b, h);
     for (int64_t j = 0; j < row->keys; j++) {
         const int64_t key = row->first_key + j;
         row->visible[j] = !row->padding && is_in_reach(options, row->position, j) &&
+                          is_in_block(options, b, h, row->query, j) &&
                           is_kept(options, b, h, i, key);
         row->score[j] = -HUGE_VAL;
         row->slope[j] = 1.0;
@@ -127,6 +163,8 @@ static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
             score += element(&options->bias, b, h, i, key);
         if (options->alibi_slopes)
             score -= (double)options->alibi_slopes[h] * fabs((double)(row->position - j));
+        if (options->log_forget.data)
+            score += gates_between(row, j);
         row->score[j] = score;
     }
 }
@@ -180,7 +218,8 @@ void attn_reference_attend(struct attn_reference_row *row, const attn_shape *sha
 {
     const struct sequence sequence = sequence_of(shape, options, b, i);
     row->padding = i - sequence.first_query >= sequence.queries;
-    row->position = i - sequence.first_query + offset_of(options, &sequence);
+    row->query = i - sequence.first_query;
+    row->position = row->query + offset_of(options, &sequence);
     row->first_key = sequence.first_key;
     row->keys = sequence.keys;
 
@@ -306,12 +345,13 @@ bool attn_reference_row_create(struct attn_reference_row *row, const attn_shape 
         .visible = calloc(keys, sizeof *row->visible),
         .score = calloc(keys, sizeof *row->score),
         .slope = calloc(keys, sizeof *row->slope),
+        .forgotten = calloc(keys, sizeof *row->forgotten),
         .weight = calloc(keys, sizeof *row->weight),
         .kept = calloc(keys, sizeof *row->kept),
         .output = calloc((size_t)shape->Dv, sizeof *row->output),
     };
-    if (row->visible && row->score && row->slope && row->weight && row->kept &&
-        row->output)
+    if (row->visible && row->score && row->slope && row->forgotten && row->weight &&
+        row->kept && row->output)
         return true;
     attn_reference_row_destroy(row);
     return false;
@@ -322,6 +362,7 @@ void attn_reference_row_destroy(struct attn_reference_row *row)
     free(row->visible);
     free(row->score);
     free(row->slope);
+    free(row->forgotten);
     free(row->weight);
     free(row->kept);
     free(row->output);

@@ -10,6 +10,7 @@
  * first_key + j of the tensors.  Arrays have `keys` elements, output has Dv. */
 struct attn_reference_row {
     bool padding;         /* beyond its sequence's length: sees nothing */
+    int64_t query;        /* within its sequence */
     int64_t position;     /* among the keys */
     int64_t first_key;    /* of its sequence, in the tensors */
     int64_t keys;         /* of its sequence */
@@ -18,6 +19,7 @@ struct attn_reference_row {
     bool *visible;
     double *score;      /* final; −∞ where hidden */
     double *slope;      /* of the final score over the scaled one: 1 but for softcap */
+    double *forgotten;  /* the sum of the logarithms of forget gates up to the key */
     double *weight;     /* before dropout; 0 where hidden */
     double *kept;       /* what dropout multiplies the weight by */
     double *output;     /* Σ weight · kept · value */

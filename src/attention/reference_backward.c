@@ -4,6 +4,7 @@
  *     by the value         dv_j = w_j f_j g
  *     by the final score   ds_j = w_j (f_j g·v_j − g·o)
  *     by the bias          ds_j
+ *     by each gate's ln f  Σ ds_j over the keys before it, for queries from it on
  *     by the query         dq   = scale · Σ ds_j slope_j k_j
  *     by the key           dk_j = scale · ds_j slope_j q
  *     by the sink          −w_sink g·o
@@ -65,7 +66,7 @@ static void sum_store(const struct sum *sum)
 }
 
 struct sums {
-    struct sum query, key, value, bias;
+    struct sum query, key, value, bias, forget;
     double *sinks;    /* [H] */
     double *additive; /* [H][D] */
 };
@@ -115,7 +116,10 @@ static void backward_of_query(struct sums *sums, const struct attn_reference_row
     if (row->sink_weight != 0.0)
         sums->sinks[h] -= row->sink_weight * g_dot_o;
 
+    double of_keys_before = 0.0;
     for (int64_t j = 0; j < row->keys; j++) {
+        if (j <= row->position)
+            add(&sums->forget, b, h, row->first_key + j, 0, of_keys_before);
         if (row->weight[j] == 0.0)
             continue;
         const int64_t key = row->first_key + j;
@@ -128,6 +132,7 @@ static void backward_of_query(struct sums *sums, const struct attn_reference_row
         const double by_score = row->weight[j] * (row->kept[j] * g_dot_v - g_dot_o);
         const double by_product = (double)options->scale * row->slope[j] * by_score;
         add(&sums->bias, b, h, i, key, by_score);
+        of_keys_before += by_score;
         backward_of_score(sums, shape, t, options, b, h, i, key, by_product);
     }
 }
@@ -146,7 +151,8 @@ static bool sums_create(struct sums *sums, const attn_shape *shape,
            sum_create(&sums->key, &gradients->key, (int64_t[]){B, Hk, Lk, shape->D}) &&
            sum_create(&sums->value, &gradients->value,
                       (int64_t[]){B, Hk, Lk, shape->Dv}) &&
-           sum_create(&sums->bias, &gradients->bias, (int64_t[]){B, H, Lq, Lk});
+           sum_create(&sums->bias, &gradients->bias, (int64_t[]){B, H, Lq, Lk}) &&
+           sum_create(&sums->forget, &gradients->log_forget, (int64_t[]){B, H, Lk, 1});
 }
 
 static void sums_store(const struct sums *sums, const attn_shape *shape,
@@ -156,6 +162,7 @@ static void sums_store(const struct sums *sums, const attn_shape *shape,
     sum_store(&sums->key);
     sum_store(&sums->value);
     sum_store(&sums->bias);
+    sum_store(&sums->forget);
     for (int64_t h = 0; h < shape->H && gradients->sinks; h++)
         gradients->sinks[h] = (float)sums->sinks[h];
     for (int64_t n = 0; n < shape->H * shape->D && gradients->additive; n++)
@@ -184,6 +191,7 @@ attn_status attn_backward_reference(const attn_shape *shape, const attn_tensors 
     free(sums.key.data);
     free(sums.value.data);
     free(sums.bias.data);
+    free(sums.forget.data);
     free(sums.sinks);
     free(sums.additive);
     return ready ? ATTN_OK : ATTN_ENOMEM;

@@ -27,13 +27,16 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
     panel->Dv = 0; /* there is no output to keep */
     const struct attn_key_range seen = attn_panel_keys(panel, walk);
     for (int64_t key = seen.first - seen.first % ATTN_BLOCK_KEYS; key < seen.end;
-         key += ATTN_BLOCK_KEYS) {
+         key = attn_next_block(walk, panel->first_query, key)) {
+        struct attn_key_range run = {key, key};
         attn_widen(walk, key > seen.first ? key : seen.first,
                    attn_least(key + ATTN_BLOCK_KEYS, seen.end));
-        if (!attn_block_show(block, panel, walk, key, key + ATTN_BLOCK_KEYS))
-            continue;
-        walk->kernels->score(scores, panel, block);
-        walk->kernels->softmax(panel, scores, block, &plain);
+        while (attn_panel_run(panel, walk, key + ATTN_BLOCK_KEYS, &run)) {
+            if (!attn_block_show(block, panel, walk, run.first, run.end))
+                continue;
+            walk->kernels->score(scores, panel, block);
+            walk->kernels->softmax(panel, scores, block, &plain);
+        }
     }
     panel->Dv = Dv;
     const double sink = (double)walk->head.sink;

@@ -1,5 +1,6 @@
 /* The weights of a rectangle of one head.  Rows are taken panel by panel: the scores of
  * the rectangle's keys are computed again and weighed. */
+#include "attention/forget.h"
 #include "attention/forward.h"
 #include "attention/weighting.h"
 #include "attention/widen.h"
@@ -108,13 +109,17 @@ static void weigh_panel(struct weigher *weigher, const struct weights *weights,
     const int64_t end = attn_least(first + r->keys, sequence->Lk);
     for (int64_t key = first > 0 ? first : 0; key < end; key += ATTN_BLOCK_KEYS) {
         const int64_t stop = attn_least(key + ATTN_BLOCK_KEYS, end);
+        struct attn_key_range run = {key, key};
         attn_widen(&weigher->walk, key, stop);
-        if (!attn_block_show(&weigher->block, panel, &weigher->walk, key, stop))
-            continue;
-        weights->kernels->score(weigher->scores, panel, &weigher->block);
-        weights->kernels->weigh(weigher->scores, panel, weigher->inverse,
-                                weigher->block.keys);
-        store_block(weigher, weights);
+        while (attn_panel_run(panel, &weigher->walk, stop, &run)) {
+            if (!attn_block_show(&weigher->block, panel, &weigher->walk, run.first,
+                                 run.end))
+                continue;
+            weights->kernels->score(weigher->scores, panel, &weigher->block);
+            weights->kernels->weigh(weigher->scores, panel, weigher->inverse,
+                                    weigher->block.keys);
+            store_block(weigher, weights);
+        }
     }
 }
 
@@ -134,10 +139,10 @@ static struct weigher *place_weigher(const struct weights *weights, size_t worke
         .kernels = weights->kernels,
         .added = adds ? weigher->scores + ATTN_BLOCK_KEYS * width : NULL,
     };
-    attn_wide_init(&weigher->walk,
-                   weigher->scores + ATTN_BLOCK_KEYS * width +
-                       attn_added_floats(problem, weights->kernels),
-                   false);
+    float *const next = weigher->scores + ATTN_BLOCK_KEYS * width +
+                        attn_added_floats(problem, weights->kernels);
+    attn_forget_init(&weigher->walk, next);
+    attn_wide_init(&weigher->walk, next + attn_forget_floats(problem), false);
     return weigher;
 }
 
@@ -159,9 +164,14 @@ static void work(void *argument, size_t worker)
         }
         const struct attn_key_range rows = rows_in(weights, &weigher->walk.sequence);
         const int64_t first = rows.first + (unit - first_unit) * size;
-        weigher->walk.head = attn_problem_head(weights->problem, &weigher->walk.sequence,
-                                               weights->rectangle->h);
-        weigh_panel(weigher, weights, first, attn_least(size, rows.end - first));
+        const int64_t end = attn_least(first + size, rows.end);
+        attn_walk_take_head(&weigher->walk, weights->rectangle->h);
+        for (int64_t query = first; query < end;) {
+            const int64_t queries =
+                attn_queries_alike(weights->problem, query, end - query);
+            weigh_panel(weigher, weights, query, queries);
+            query += queries;
+        }
     }
 }
 
@@ -177,10 +187,10 @@ static void lay_out(struct weights *weights)
         weights->units += panels_of(weights, &sequence);
     }
     const size_t width = (size_t)attn_panel_queries(weights->kernels);
-    const size_t floats = attn_query_floats(problem, weights->kernels) +
-                          ATTN_BLOCK_KEYS * width +
-                          attn_added_floats(problem, weights->kernels) +
-                          attn_wide_floats(problem, weights->kernels, false, false);
+    const size_t floats =
+        attn_query_floats(problem, weights->kernels) + ATTN_BLOCK_KEYS * width +
+        attn_added_floats(problem, weights->kernels) + attn_forget_floats(problem) +
+        attn_wide_floats(problem, weights->kernels, false, false);
     weights->worker_bytes =
         attn_round_up(sizeof(struct weigher)) + attn_round_up(floats * sizeof(float));
 }

@@ -1,9 +1,10 @@
 /* The scores of one panel over one block of keys:
  *
- *     score = softcap(key · query) + bias − slope·|position − key|,  −∞ where hidden
+ *     score = softcap(key · query) + bias − slope·|position − key| + F(position) − F(key)
  *
- * or the same of an additive score (additive.h).  The rules after it are sweeps over
- * scores that lie in cache, each taken only where asked for. */
+ * and −∞ where hidden, F being the running sum of the forget gates' logarithms; or the
+ * same of an additive score (additive.h).  The rules after it are sweeps over scores that
+ * lie in cache, each taken only where asked for. */
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
@@ -43,6 +44,30 @@ static void lean_scores(float *scores, const struct attn_panel *panel,
     }
 }
 
+/* What the gates between each lane and key take.  largest, [width], grows to the largest
+ * score of each lane; or NULL. */
+static void forget_scores(float *scores, const struct attn_panel *panel,
+                          const struct attn_block *block, float *largest)
+{
+    const size_t width = panel->vectors * VF_LANES;
+    for (size_t lane = 0; lane < width; lane += VF_LANES) {
+        const vf high = vf_load(panel->forget_high + lane);
+        const vf low = vf_load(panel->forget_low + lane);
+        vf most = vf_set1(-INFINITY);
+        float *score = scores + lane;
+        for (size_t key = 0; key < block->keys; key++) {
+            const vf before = low - vf_set1(block->forget_low[key]);
+            const vf gates = high - vf_set1(block->forget_high[key]) + before;
+            const vf after = vf_load(score) + gates;
+            vf_store(score, after);
+            most = vf_max(most, after);
+            score += width;
+        }
+        if (largest)
+            vf_store(largest + lane, vf_max(vf_load(largest + lane), most));
+    }
+}
+
 static void hide_unseen(float *scores, const struct attn_panel *panel,
                         const struct attn_block *block, size_t begin, size_t end)
 {
@@ -66,6 +91,8 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
         cap_scores(scores, floats, block->softcap);
     if (block->alibi_slope != 0.0f)
         lean_scores(scores, panel, block);
+    if (block->forget_high)
+        forget_scores(scores, panel, block, NULL);
     if (block->bias.x)
         add_bias(scores, panel, block);
     if (block->keep)
@@ -144,7 +171,10 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
                                !block->bias.x && sees_all(block, 0, block->keys);
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
-    plain(scores, panel, block, products_stay ? panel->block_largest : NULL);
+    plain(scores, panel, block,
+          products_stay && !block->forget_high ? panel->block_largest : NULL);
+    if (products_stay && block->forget_high) /* the most of blocks: one sweep */
+        forget_scores(scores, panel, block, panel->block_largest);
     if (products_stay)
         return;
     bend_scores(scores, panel, block);

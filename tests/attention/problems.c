@@ -210,6 +210,63 @@ static void choose_bias(struct problem *p)
     p->options.bias = tensor_input(&p->bias);
 }
 
+/* Any axis may be broadcast; most blocks, or few, are visible. */
+static void choose_blocks(struct problem *p)
+{
+    static const int64_t sizes[] = {16, 32, 48, 64, 80, 128, 256};
+    const attn_shape *const s = &p->shape;
+    attn_options *const o = &p->options;
+    o->block_size = sizes[random_below(7)];
+    const int64_t extent[4] = {s->B, s->H, (s->Lq + o->block_size - 1) / o->block_size,
+                               (s->Lk + o->block_size - 1) / o->block_size};
+    int64_t bytes = 1;
+    for (int axis = 3; axis >= 0; axis--) {
+        const bool broadcast = random_below(3) == 0;
+        o->blocks.stride[axis] = broadcast ? 0 : bytes;
+        bytes *= broadcast || extent[axis] == 0 ? 1 : extent[axis];
+    }
+    p->blocks = allocate((size_t)bytes, 1);
+    const int64_t hides = random_below(2) ? 4 : 2;
+    for (int64_t n = 0; n < bytes; n++)
+        p->blocks[n] = (uint8_t)random_below(hides);
+    o->blocks.data = p->blocks;
+}
+
+/* Sums stay above −20, as scores should. */
+static void choose_gates(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    const bool open = random_below(4) == 0;
+    p->log_forget =
+        tensor_create(random_below(3) ? s->B : 1, random_below(3) ? s->H : 1, s->Lk, 1);
+    const int64_t *const e = p->log_forget.extent;
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < e[1]; h++)
+            for (int64_t j = 0; j < e[2]; j++)
+                *tensor_at(&p->log_forget, b, h, j, 0) =
+                    open ? 0.0f : -0.05f * fabsf(random_float());
+    for (int axis = 0; axis < 2; axis++)
+        if (e[axis] == 1)
+            p->log_forget.stride[axis] = 0;
+    p->options.log_forget = tensor_input(&p->log_forget);
+}
+
+/* From numbers of their own: the rest of the problem is as it would be without. */
+static void choose_runs_and_gates(struct problem *p, uint64_t seed, unsigned rules)
+{
+    const uint64_t rest = random_state;
+    random_state = seed * 2 + 1000001;
+    for (int i = 0; i < 4; i++)
+        random_below(2);
+    if ((rules & RULE_SINK_KEYS) && random_below(3) == 0)
+        p->options.sink_keys = random_below(random_below(2) ? 5 : 150);
+    if ((rules & RULE_BLOCKS) && random_below(3) == 0)
+        choose_blocks(p);
+    if ((rules & RULE_GATES) && random_below(2) == 0 && p->options.causal)
+        choose_gates(p);
+    random_state = rest;
+}
+
 static void choose_options(struct problem *p, unsigned rules)
 {
     attn_options *const o = &p->options;
@@ -325,6 +382,7 @@ struct problem problem_create(uint64_t seed, unsigned rules)
         choose_one_query(s);
     attn_options_init(&p.options, s);
     choose_options(&p, rules);
+    choose_runs_and_gates(&p, seed, rules);
     const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
     const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};
     p.query = tensor_create(s->B, s->H, s->Lq, s->D);
@@ -348,7 +406,8 @@ void problem_destroy(struct problem *p)
 {
     free(p->query.memory), free(p->key.memory), free(p->value.memory);
     free(p->bias.memory), free(p->keep), free(p->key_class), free(p->numbers);
-    free(p->head_floats), free(p->additive);
+    free(p->head_floats), free(p->additive), free(p->blocks);
+    free(p->log_forget.memory);
 }
 
 struct results results_create(const struct problem *p)

@@ -29,15 +29,18 @@ enum problem_rules {
     RULE_SINK = 32,
     RULE_DROPOUT = 64,
     RULE_ADDITIVE = 128,
-    RULES_ALL = 255,
-    RULE_ONE_QUERY = 256, /* mostly one query a sequence, and rows without gaps inside */
+    RULE_GATES = 256, /* forget gates, where causal */
+    RULE_BLOCKS = 512,
+    RULE_SINK_KEYS = 1024,
+    RULES_ALL = 2047,
+    RULE_ONE_QUERY = 2048, /* mostly one query a sequence, and rows without gaps inside */
 };
 
 struct problem {
     attn_shape shape;
     attn_options options;
-    struct tensor query, key, value, bias;
-    uint8_t *keep, *key_class;
+    struct tensor query, key, value, bias, log_forget;
+    uint8_t *keep, *blocks, *key_class;
     int64_t *numbers; /* lengths or starts */
     float *head_floats;
     float *additive; /* [H][D]; NULL: scores are products */

@@ -19,7 +19,7 @@ static uint64_t seed; /* names the problem in a failure */
 
 /* Every gradient that a problem has, in memory with gaps of NaN. */
 struct slopes {
-    struct tensor output, query, key, value, bias;
+    struct tensor output, query, key, value, bias, log_forget;
     float *sinks, *additive;
 };
 
@@ -49,6 +49,8 @@ static struct slopes slopes_create(const struct problem *p)
             if (p->options.bias.stride[axis] == 0)
                 g.bias.stride[axis] = 0;
     }
+    if (p->options.log_forget.data)
+        g.log_forget = tensor_create(s->B, s->H, s->Lk, 1);
     if (p->options.sinks)
         g.sinks = calloc((size_t)s->H + 1, sizeof *g.sinks);
     if (p->additive)
@@ -60,6 +62,7 @@ static void slopes_destroy(struct slopes *g)
 {
     free(g->output.memory), free(g->query.memory), free(g->key.memory);
     free(g->value.memory), free(g->bias.memory), free(g->sinks), free(g->additive);
+    free(g->log_forget.memory);
 }
 
 static attn_gradients slopes_gradients(const struct slopes *g)
@@ -70,6 +73,7 @@ static attn_gradients slopes_gradients(const struct slopes *g)
         .key = tensor_output(&g->key),
         .value = tensor_output(&g->value),
         .bias = tensor_output(&g->bias),
+        .log_forget = tensor_output(&g->log_forget),
         .sinks = g->sinks,
         .additive = g->additive,
     };
@@ -176,6 +180,10 @@ static void reference_gradients_equal_central_differences(void **state)
             assert_are_slopes(&p, &g, &p.value, &g.value, "value");
             if (p.options.bias.data)
                 assert_are_slopes(&p, &g, &p.bias, &g.bias, "bias");
+            const bool own_gates = p.log_forget.extent[0] == p.shape.B &&
+                                   p.log_forget.extent[1] == p.shape.H;
+            if (p.options.log_forget.data && own_gates)
+                assert_are_slopes(&p, &g, &p.log_forget, &g.log_forget, "gate");
             for (int64_t h = 0; h < p.shape.H && p.options.sinks; h++)
                 assert_is_slope(&p, &g, &p.head_floats[32 + h], g.sinks[h], "sink");
             for (int64_t n = 0; n < p.shape.H * p.shape.D && p.additive; n++)
@@ -213,6 +221,22 @@ static double largest_float(const struct problem *p)
 
 static double worst;
 
+/* A row with a NaN reaches the gates of all positions up to its own, even those that are
+ * before all keys it sees. */
+static void forgive_gates(const struct tensor *got, const struct tensor *expected,
+                          const struct tensor *output)
+{
+    for (int64_t b = 0; b < got->extent[0]; b++)
+        for (int64_t h = 0; h < got->extent[1]; h++) {
+            bool any_nan = false;
+            for (int64_t i = 0; i < output->extent[2]; i++)
+                any_nan = any_nan || isnan(*tensor_at(output, b, h, i, 0));
+            for (int64_t j = 0; j < got->extent[2] && any_nan; j++)
+                if (isnan(*tensor_at(got, b, h, j, 0)))
+                    *tensor_at(got, b, h, j, 0) = *tensor_at(expected, b, h, j, 0);
+        }
+}
+
 static void assert_tensors_near(const struct tensor *got, const struct tensor *expected,
                                 double bound, const char *what)
 {
@@ -235,8 +259,8 @@ static void assert_tensors_near(const struct tensor *got, const struct tensor *e
 }
 
 /* The bounds of attention.h. */
-static void assert_slopes_near(const struct problem *p, const struct slopes *got,
-                               const struct slopes *expected)
+static void assert_slopes_near(const struct problem *p, const struct results *r,
+                               const struct slopes *got, const struct slopes *expected)
 {
     const double scale = fabs((double)p->options.scale);
     const double kept = p->options.dropout < 1.0 ? 1.0 / (1.0 - p->options.dropout) : 1.0;
@@ -258,6 +282,12 @@ static void assert_slopes_near(const struct problem *p, const struct slopes *got
         assert_tensors_near(&got->bias, &expected->bias,
                             tiny * (many * sqrt((double)p->shape.H) * by_score + 1e-20),
                             "bias");
+    const double all_pairs = sqrt((double)((p->shape.Lq + 1) * (p->shape.Lk + 1)));
+    if (p->options.log_forget.data)
+        forgive_gates(&got->log_forget, &expected->log_forget, &r->output);
+    if (p->options.log_forget.data)
+        assert_tensors_near(&got->log_forget, &expected->log_forget,
+                            tiny * (all_pairs * by_score + 1e-20), "gates");
     for (int64_t h = 0; h < p->shape.H && p->options.sinks; h++)
         if (!(isnan(got->sinks[h]) && isnan(expected->sinks[h])) &&
             !(fabs((double)got->sinks[h] - (double)expected->sinks[h]) <=
@@ -293,7 +323,7 @@ static void check_random_problems(attn_context *context)
         forward(context, &p, &r);
         backward(context, &p, &r, &got);
         backward_reference(&p, &r, &expected);
-        assert_slopes_near(&p, &got, &expected);
+        assert_slopes_near(&p, &r, &got, &expected);
         slopes_destroy(&got);
         slopes_destroy(&expected);
         results_destroy(&r);

@@ -1,0 +1,16 @@
+/* The gradient of forget gates: forget.h has the formula. */
+#ifndef ATTN_ATTENTION_BACKWARD_FORGET_H
+#define ATTN_ATTENTION_BACKWARD_FORGET_H
+
+#include "attention/backward_group.h"
+#include "attention/forget.h"
+
+/* Adds the gradients of the panel's scores over the block it was shown. */
+void attn_backward_add_to_forget(struct attn_backward_group *group,
+                                 const struct attn_backward_panel *panel);
+
+/* Stores what forget_sums, [B][H][Lk], and forget_rows, [B][H][Lq], come to. */
+void attn_backward_store_forget(const struct attn_backward *backward, double *sums,
+                                const double *rows);
+
+#endif
