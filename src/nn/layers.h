@@ -6,6 +6,7 @@
 
 #include "nn/observer.h"
 #include "nn/parameters.h"
+#include "nn/scoring.h"
 #include "tensor/operations.h"
 
 typedef struct attn_linear_layer {
@@ -40,6 +41,9 @@ typedef struct attn_multihead_layer {
     int64_t heads, width;
     attn_part part; /* told to the observer */
     int64_t index;
+    attn_scoring_layer scoring; /* all zeros: scaled dot products */
+    bool forgets;
+    attn_linear_layer forget; /* with forgets */
 } attn_multihead_layer;
 
 attn_status attn_multihead_layer_add(attn_multihead_layer *layer,
@@ -47,11 +51,23 @@ attn_status attn_multihead_layer_add(attn_multihead_layer *layer,
                                      int64_t width, int64_t heads, attn_part part,
                                      int64_t index);
 
+/** Scores of another kind than scaled dot products; after the layer is added. */
+attn_status attn_multihead_layer_add_scoring(attn_multihead_layer *layer,
+                                             attn_parameters *parameters,
+                                             const char *prefix, attn_scoring scoring);
+
+/** Forget gates of each head, σ(.forget_proj of x), [heads][width] with bias: Lin et al.
+ * 2025, section 3.1.  For causal self-attention; after the layer is added. */
+attn_status attn_multihead_layer_add_forget(attn_multihead_layer *layer,
+                                            attn_parameters *parameters,
+                                            const char *prefix);
+
 /** Keys and values that attention reads, from x by the layer's key and value projections.
  */
 typedef struct attn_memory {
     attn_tensor *key, *value; /* [tokens][width] */
     attn_packing packing;
+    attn_tensor *log_forget; /* [tokens][heads], NULL: nothing is forgotten */
 } attn_memory;
 
 attn_memory attn_multihead_layer_memory(const attn_multihead_layer *layer,
@@ -68,6 +84,11 @@ typedef struct attn_heads {
     attn_tensor *additive; /* [heads][D]: scores are additive, v·tanh(q + k) (Bahdanau et
                             * al. 2014); NULL: they are products */
     bool unscaled;         /* products as they are, and not divided by √D */
+    int64_t window;        /* keys that a query sees, its own the last; 0: all before */
+    int64_t sink_keys;     /* of a sequence, seen beside the window */
+    attn_keep blocks;      /* data NULL, or a block-sparse layout of block_size, as in
+                            * attn_options; read again by backward */
+    int64_t block_size;
 } attn_heads;
 
 attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,

@@ -30,13 +30,36 @@ attn_status attn_multihead_layer_add(attn_multihead_layer *layer,
     return ATTN_OK;
 }
 
+attn_status attn_multihead_layer_add_scoring(attn_multihead_layer *layer,
+                                             attn_parameters *parameters,
+                                             const char *prefix, attn_scoring scoring)
+{
+    return attn_scoring_layer_add(&layer->scoring, parameters, prefix, scoring,
+                                  layer->heads, layer->width, layer->width);
+}
+
+attn_status attn_multihead_layer_add_forget(attn_multihead_layer *layer,
+                                            attn_parameters *parameters,
+                                            const char *prefix)
+{
+    attn_layer_name name;
+    layer->forgets = true;
+    ATTN_TRY(attn_layer_name_join(&name, prefix, ".forget_proj"));
+    return attn_linear_layer_add(&layer->forget, parameters, name.text, layer->width,
+                                 layer->heads);
+}
+
 attn_memory attn_multihead_layer_memory(const attn_multihead_layer *layer,
                                         const attn_pass *pass, attn_tensor *x,
                                         attn_packing packing)
 {
-    return (attn_memory){.key = attn_linear_layer_forward(&layer->key, pass, x),
-                         .value = attn_linear_layer_forward(&layer->value, pass, x),
-                         .packing = packing};
+    attn_memory memory = {.key = attn_linear_layer_forward(&layer->key, pass, x),
+                          .value = attn_linear_layer_forward(&layer->value, pass, x),
+                          .packing = packing};
+    if (layer->forgets)
+        memory.log_forget = attn_log_sigmoid(
+            pass->tape, attn_linear_layer_forward(&layer->forget, pass, x));
+    return memory;
 }
 
 /* Memory for the statistics that an observation has; false when there is none. */
@@ -51,14 +74,24 @@ static bool statistics_allocate(attn_statistics *statistics, attn_tape *tape, si
 
 static void observe(const attn_heads *heads, const attn_pass *pass,
                     const attn_shape *shape, const attn_tensors *tensors,
-                    const attn_options *options)
+                    const attn_packed_attention *attention)
 {
+    attn_options options = attention->options;
+    if (!attn_tape_training(pass->tape))
+        options.dropout = 0.0;
+    if (heads->additive) {
+        options.score = ATTN_SCORE_ADDITIVE;
+        options.additive = heads->additive->data;
+    }
+    if (attention->log_forget)
+        options.log_forget = (attn_input){.data = attention->log_forget->data,
+                                          .stride = {0, 1, shape->H, 1}};
     const attn_observation observation = {.part = heads->part,
                                           .layer = heads->index,
                                           .context = attn_tape_context(pass->tape),
                                           .shape = shape,
                                           .tensors = tensors,
-                                          .options = options};
+                                          .options = &options};
     const attn_status status =
         pass->observer->attention(pass->observer->user, &observation);
     if (status != ATTN_OK)
@@ -86,11 +119,19 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
 
     const attn_shape head = {.D = query->extent[1] / heads->heads};
     attn_packed_attention attention = {
-        .H = heads->heads, .Hk = heads->key_heads, .additive = heads->additive};
+        .H = heads->heads,
+        .Hk = heads->key_heads,
+        .additive = heads->additive,
+        .log_forget = memory->log_forget,
+    };
     attn_options_init(&attention.options, &head);
     if (heads->additive || heads->unscaled)
         attention.options.scale = 1.0f;
     attention.options.causal = heads->causal;
+    attention.options.window_left = heads->window - 1;
+    attention.options.sink_keys = heads->sink_keys;
+    attention.options.blocks = heads->blocks;
+    attention.options.block_size = heads->block_size;
     attention.options.dropout = (double)heads->dropout;
     attention.options.sequences = packing.sequences;
     attention.options.query_starts = packing.starts;
@@ -103,15 +144,8 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
     attn_tensors tensors;
     attn_tensor *const y = attn_attend(tape, query, memory->key, memory->value,
                                        &attention, &shape, &tensors);
-    if (y && pass->observer) {
-        if (!attn_tape_training(tape))
-            attention.options.dropout = 0.0;
-        if (heads->additive) {
-            attention.options.score = ATTN_SCORE_ADDITIVE;
-            attention.options.additive = heads->additive->data;
-        }
-        observe(heads, pass, &shape, &tensors, &attention.options);
-    }
+    if (y && pass->observer)
+        observe(heads, pass, &shape, &tensors, &attention);
     return y;
 }
 
@@ -120,13 +154,15 @@ attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
                                           attn_packing packing, const attn_memory *memory,
                                           bool causal, float dropout)
 {
-    const attn_heads heads = {.heads = layer->heads,
-                              .key_heads = layer->heads,
-                              .part = layer->part,
-                              .index = layer->index,
-                              .causal = causal,
-                              .dropout = dropout};
-    attn_tensor *const query = attn_linear_layer_forward(&layer->query, pass, x);
+    attn_heads heads = {.heads = layer->heads,
+                        .key_heads = layer->heads,
+                        .part = layer->part,
+                        .index = layer->index,
+                        .causal = causal,
+                        .dropout = dropout};
+    attn_tensor *const projected = attn_linear_layer_forward(&layer->query, pass, x);
+    attn_tensor *const query =
+        attn_scoring_layer_forward(&layer->scoring, pass, projected, &heads);
     attn_tensor *const attended =
         attn_heads_forward(&heads, pass, query, packing, memory);
     return attn_linear_layer_forward(&layer->out, pass, attended);

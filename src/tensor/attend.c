@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct attend {
-    attn_tensor *query, *key, *value, *additive, *y;
+    attn_tensor *query, *key, *value, *additive, *log_forget, *y;
     attn_shape shape;
     attn_tensors tensors;
     attn_options options;
@@ -20,6 +20,12 @@ static attn_input packed_input(const float *data, int64_t heads, int64_t size)
 static attn_output packed_output(float *data, int64_t heads, int64_t size)
 {
     return (attn_output){.data = data, .stride = {0, size, heads * size, 1}};
+}
+
+/* [tokens][heads] as [1][heads][tokens][1]. */
+static attn_input packed_gates(const float *data, int64_t heads)
+{
+    return (attn_input){.data = data, .stride = {0, 1, heads, 1}};
 }
 
 static bool attend_fits(attn_tape *tape, const struct attend *a,
@@ -42,9 +48,12 @@ static bool attend_fits(attn_tape *tape, const struct attend *a,
     if (H >= 1 && Hk >= 1 && width % H == 0 && key_width % Hk == 0 &&
         value_width % Hk == 0 && width / H == key_width / Hk) {
         const attn_named_tensor additive = {"additive", a->additive};
-        const int64_t vectors[] = {H, width / H};
-        return !a->additive ||
-               attn_tensor_has_shape(tape, operation, additive, 2, vectors);
+        const attn_named_tensor log_forget = {"log_forget", a->log_forget};
+        const int64_t vectors[] = {H, width / H}, gates[] = {a->key->extent[0], H};
+        return (!a->additive ||
+                attn_tensor_has_shape(tape, operation, additive, 2, vectors)) &&
+               (!a->log_forget ||
+                attn_tensor_has_shape(tape, operation, log_forget, 2, gates));
     }
     attn_tape_fail(
         tape, ATTN_EINVAL,
@@ -87,9 +96,11 @@ static void attend_backward(attn_tape *tape, void *arguments)
     const struct overwritten dquery = overwritten_begin(tape, a->query);
     const struct overwritten dkey = overwritten_begin(tape, a->key);
     const struct overwritten dvalue = overwritten_begin(tape, a->value);
-    struct overwritten dadditive = {.to = NULL};
+    struct overwritten dadditive = {.to = NULL}, dgates = {.to = NULL};
     if (a->additive)
         dadditive = overwritten_begin(tape, a->additive);
+    if (a->log_forget)
+        dgates = overwritten_begin(tape, a->log_forget);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     const attn_gradients gradients = {
@@ -98,6 +109,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
         .key = packed_output(dkey.memory, shape->Hk, shape->D),
         .value = packed_output(dvalue.memory, shape->Hk, shape->Dv),
         .additive = dadditive.memory,
+        .log_forget = {.data = dgates.memory, .stride = {0, 1, shape->H, 1}},
     };
     attn_context *const context = attn_tape_context(tape);
     const attn_status status =
@@ -110,6 +122,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
     overwritten_end(tape, &dkey);
     overwritten_end(tape, &dvalue);
     overwritten_end(tape, &dadditive);
+    overwritten_end(tape, &dgates);
 }
 
 /* The operation's copies of what the caller may change before backward. */
@@ -145,6 +158,8 @@ static bool attend_forward(attn_tape *tape, struct attend *a,
         a->options.score = ATTN_SCORE_ADDITIVE;
         a->options.additive = a->additive->data;
     }
+    if (a->log_forget)
+        a->options.log_forget = packed_gates(a->log_forget->data, H);
     if (!attn_tape_training(tape))
         a->options.dropout = 0.0;
     else if (a->options.dropout > 0.0)
@@ -177,8 +192,11 @@ attn_tensor *attn_attend(attn_tape *tape, attn_tensor *query, attn_tensor *key,
     struct attend *const a = attn_tape_allocate(tape, sizeof *a);
     if (!a)
         return NULL;
-    *a = (struct attend){
-        .query = query, .key = key, .value = value, .additive = attention->additive};
+    *a = (struct attend){.query = query,
+                         .key = key,
+                         .value = value,
+                         .additive = attention->additive,
+                         .log_forget = attention->log_forget};
     if (!attend_fits(tape, a, attention) || !attend_forward(tape, a, attention))
         return NULL;
     if (shape)

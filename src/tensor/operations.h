@@ -49,6 +49,9 @@ attn_tensor *attn_rms_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,
 attn_tensor *attn_gate(attn_tape *tape, attn_tensor *gate, attn_tensor *up,
                        attn_activation activation);
 
+/** ln σ(x), element by element: what a forget gate gives attention. */
+attn_tensor *attn_log_sigmoid(attn_tape *tape, attn_tensor *x);
+
 /** Rotary positions (Su et al. 2021, section 3.4.2): each row is heads of one width, and
  * in each head element i of the first half of `turned` is turned with element
  * i + turned/2 (as Llama does), or 2i with 2i + 1 where interleaved, by the angle whose
@@ -137,6 +140,7 @@ attn_tensor *attn_pool(attn_tape *tape, attn_tensor *x, attn_pooling pooling,
 /** Attention over packed sequences: query [tokens][H·D], key [tokens][Hk·D], value
  * [tokens][Hk·Dv] → [tokens][H·Dv].  options as in attn/attention.h with query_starts and
  * key_starts set; its dropout applies in training only, with a seed of the tape's.
+ * What else options point to is read again by backward.
  * Statistics asked for are written, indexed [1][H][tokens].  What the operation was given
  * is left in *tensors and *shape (if not NULL) for attn_weights, valid until the next
  * begin. */
@@ -145,6 +149,8 @@ typedef struct attn_packed_attention {
     attn_tensor *additive; /* [H][D]: the vectors of additive scores, which the operation
                             * puts into its options, and the caller into those of
                             * attn_weights.  NULL: scores are products */
+    attn_tensor *log_forget; /* [tokens of key][H]: ln of forget gates, likewise.  NULL:
+                              * nothing is forgotten */
     attn_options options;
     attn_statistics statistics;
 } attn_packed_attention;
