@@ -115,6 +115,9 @@ struct bench_case *bench_add_like(struct bench_group *group,
 void bench_compare(struct bench_case *bench_case, const struct bench_case *against,
                    enum bench_measure measure, double must, double goal);
 
+/* Makes of a forward pass the backward pass that follows it. */
+void bench_make_backward(struct bench_group *group, struct bench_case *c);
+
 /* Times the cases by turns, keeps their rows, and frees the group's memory. */
 ATTN_CHECKED attn_status bench_group_run(struct bench_group *group, attn_error *error);
 
@@ -130,6 +133,7 @@ attn_status bench_forward(struct bench *bench, attn_error *error);
 attn_status bench_backward(struct bench *bench, attn_error *error);
 attn_status bench_statistics(struct bench *bench, attn_error *error);
 attn_status bench_shapes(struct bench *bench, attn_error *error);
+attn_status bench_mechanisms(struct bench *bench, attn_error *error);
 attn_status bench_short(struct bench *bench, attn_error *error);
 attn_status bench_types(struct bench *bench, attn_error *error);
 attn_status bench_decode(struct bench *bench, attn_error *error);

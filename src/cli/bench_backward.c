@@ -12,7 +12,7 @@ static attn_status run_backward(struct bench_case *c, attn_context *context)
     return attn_backward(context, &c->shape, &c->tensors, &c->options, &c->gradients);
 }
 
-static void make_backward(struct bench_group *group, struct bench_case *c)
+void bench_make_backward(struct bench_group *group, struct bench_case *c)
 {
     const attn_shape *const s = &c->shape;
     const size_t query_rows = (size_t)(s->B * s->H * s->Lq);
@@ -49,8 +49,8 @@ static attn_status measure_length(struct bench *bench, int64_t H, int64_t L, int
     struct bench_case *const causal =
         bench_add_like(&group, full, alone ? "causal, one head" : "causal");
     causal->options.causal = true;
-    make_backward(&group, full);
-    make_backward(&group, causal);
+    bench_make_backward(&group, full);
+    bench_make_backward(&group, causal);
     return bench_group_run(&group, error);
 }
 

@@ -106,7 +106,7 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
         attn_tape_fail_as_context(run->tape, status);
         return NULL;
     }
-    const attn_memory memory = {key, value, reading->packing};
+    const attn_memory memory = {.key = key, .value = value, .packing = reading->packing};
     return attn_heads_forward(&heads, reading->pass, query, reading->packing, &memory);
 }
 
