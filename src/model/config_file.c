@@ -102,6 +102,23 @@ attn_status attn_config_file_flag(const attn_config_file *file, const char *key,
     return ATTN_OK;
 }
 
+attn_status attn_config_file_choice(const attn_config_file *file, const char *key,
+                                    const char *const *names, size_t count,
+                                    const char *expected, size_t *out)
+{
+    const json_t *const value = json_object_get(file->root, key);
+    if (!json_is_string(value))
+        return attn_config_file_refuse(file, key, value, expected);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(json_string_value(value), names[i]) == 0) {
+            *out = i;
+            return ATTN_OK;
+        }
+    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
+                          "%s: %s is \"%.40s\", expected %s", file->path, key,
+                          json_string_value(value), expected);
+}
+
 attn_status attn_config_file_expect(const attn_config_file *file, const char *key,
                                     int64_t expected)
 {

@@ -1,8 +1,8 @@
-/* A recurrent translator one token at a time: of the sources it keeps what attention
+/* A recurrent decoder one token at a time: of the sources it keeps what attention
  * reads, once a sentence, and of each row the states after its last token.  A row's bits
  * do not depend on the other rows. */
 #include "base/context.h"
-#include "model/recurrent_parts.h"
+#include "model/recurrent_step.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +14,11 @@ struct kept {
 };
 
 struct decoding {
-    const attn_recurrent_translator *translator;
+    const attn_recurrent_decoder *decoder;
+    const attn_parameters *parameters;
     attn_tape *tape;
     attn_packing packing; /* of the sources */
+    int64_t *starts;      /* its own */
     bool values_are_keys;
     struct kept key, value, summary;
     struct kept state[ATTN_RECURRENT_RUNS], memory[ATTN_RECURRENT_RUNS];
@@ -34,8 +36,7 @@ static attn_status tape_error(const attn_tape *tape, attn_error *error)
 static attn_pass inference_pass(const struct decoding *decoding)
 {
     attn_tape_begin(decoding->tape, false, 0);
-    return (attn_pass){.tape = decoding->tape,
-                       .parameters = &decoding->translator->parameters};
+    return (attn_pass){.tape = decoding->tape, .parameters = decoding->parameters};
 }
 
 /* ---- Keeping ---------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static bool keep(struct kept *kept, const attn_tensor *tensor, int64_t most_rows
 
 static bool keep_states(struct decoding *decoding, const attn_recurrent_states *states)
 {
-    for (int64_t i = 0; i < decoding->translator->config.decoder_layers; i++)
+    for (int64_t i = 0; i < decoding->decoder->config.layers; i++)
         if (!keep(&decoding->state[i], states->state[i], decoding->max_rows) ||
             !keep(&decoding->memory[i], states->memory[i], decoding->max_rows))
             return false;
@@ -70,32 +71,6 @@ static attn_tensor *leaf(const attn_pass *pass, const struct kept *kept)
 {
     const int64_t extent[] = {kept->rows, kept->columns};
     return kept->data ? attn_tape_leaf(pass->tape, kept->data, NULL, 2, extent) : NULL;
-}
-
-/* ---- Starting --------------------------------------------------------------------- */
-
-static attn_status encode(struct decoding *decoding, const int32_t *source,
-                          attn_error *error)
-{
-    const attn_pass pass = inference_pass(decoding);
-    attn_recurrent_source read;
-    attn_recurrent_read(decoding->translator, &pass, source, decoding->packing, &read);
-    if (attn_tape_status(decoding->tape) != ATTN_OK)
-        return tape_error(decoding->tape, error);
-    const int64_t tokens = decoding->packing.starts[decoding->packing.sequences];
-    decoding->values_are_keys = read.memory.key == read.memory.value;
-    const bool is_kept =
-        keep(&decoding->key, read.memory.key, tokens) &&
-        (decoding->values_are_keys ||
-         keep(&decoding->value, read.memory.value, tokens)) &&
-        keep(&decoding->summary, read.summary, decoding->packing.sequences) &&
-        keep_states(decoding, &read.states);
-    return is_kept ? ATTN_OK
-                   : attn_error_set(error, ATTN_ENOMEM,
-                                    "decoding: no memory for %lld sentences of %lld "
-                                    "tokens",
-                                    (long long)decoding->packing.sequences,
-                                    (long long)tokens);
 }
 
 static void destroy(void *state)
@@ -109,6 +84,7 @@ static void destroy(void *state)
         free(decoding->memory[i].data);
     }
     free(decoding->rows);
+    free(decoding->starts);
     free(decoding);
 }
 
@@ -129,7 +105,7 @@ static attn_recurrent_states states_before(const struct decoding *decoding,
     for (int64_t s = 0; s < beams.sequences; s++)
         for (int64_t row = beams.starts[s]; row < beams.starts[s + 1]; row++)
             from[row] = (int32_t)(decoding->is_started ? parents[row] : s);
-    for (int64_t i = 0; i < decoding->translator->config.decoder_layers; i++) {
+    for (int64_t i = 0; i < decoding->decoder->config.layers; i++) {
         states.state[i] = attn_embedding(pass->tape, leaf(pass, &decoding->state[i]),
                                          from, count, 1.0f);
         if (decoding->memory[i].data)
@@ -143,7 +119,7 @@ static attn_status step(void *state, const int64_t *row_starts, const int64_t *p
                         const int32_t *ids, const float **logits, attn_error *error)
 {
     struct decoding *const decoding = state;
-    const attn_recurrent_translator *const translator = decoding->translator;
+    const attn_recurrent_decoder *const decoder = decoding->decoder;
     const attn_packing beams = {decoding->packing.sequences, row_starts};
     const attn_packing rows = {row_starts[beams.sequences], decoding->rows};
     assert(rows.sequences <= decoding->max_rows);
@@ -156,10 +132,10 @@ static attn_status step(void *state, const int64_t *row_starts, const int64_t *p
         decoding->values_are_keys ? source.memory.key : leaf(&pass, &decoding->value);
     attn_recurrent_states after;
     memset(&after, 0, sizeof after);
-    attn_tensor *const joined = attn_recurrent_step(translator, &pass, ids, rows, beams,
+    attn_tensor *const joined = attn_recurrent_step(decoder, &pass, ids, rows, beams,
                                                     &source, &before, &after, NULL);
-    const attn_tensor *const projected = attn_recurrent_project(
-        translator, &pass, attn_recurrent_merge(translator, &pass, joined));
+    const attn_tensor *const projected = attn_recurrent_decoder_project(
+        decoder, &pass, attn_recurrent_merge(decoder, &pass, joined));
     if (attn_tape_status(pass.tape) != ATTN_OK)
         return tape_error(pass.tape, error);
     if (!keep_states(decoding, &after))
@@ -169,33 +145,50 @@ static attn_status step(void *state, const int64_t *row_starts, const int64_t *p
     return ATTN_OK;
 }
 
-attn_status attn_recurrent_decoder_start(attn_decoder *decoder, const void *model,
-                                         attn_tape *tape, const int32_t *source,
-                                         attn_packing packing, int64_t max_rows,
-                                         attn_error *error)
+/* ---- Starting --------------------------------------------------------------------- */
+
+static bool keep_source(struct decoding *decoding, const attn_recurrent_source *source)
 {
+    const attn_packing packing = source->memory.packing;
+    const int64_t tokens = packing.starts[packing.sequences];
+    decoding->values_are_keys = source->memory.key == source->memory.value;
+    for (int64_t s = 0; s <= packing.sequences; s++)
+        decoding->starts[s] = packing.starts[s];
+    return keep(&decoding->key, source->memory.key, tokens) &&
+           (decoding->values_are_keys ||
+            keep(&decoding->value, source->memory.value, tokens)) &&
+           keep(&decoding->summary, source->summary, packing.sequences) &&
+           keep_states(decoding, &source->states);
+}
+
+attn_status attn_recurrent_decoder_start(attn_decoder *search,
+                                         const attn_recurrent_decoder *decoder,
+                                         const attn_pass *pass,
+                                         const attn_recurrent_source *source,
+                                         int64_t max_rows, attn_error *error)
+{
+    const int64_t sequences = source->memory.packing.sequences;
     struct decoding *const created = calloc(1, sizeof *created);
     if (!created)
         return attn_error_set(error, ATTN_ENOMEM, "decoding: no memory");
-    created->translator = model;
-    created->tape = tape;
-    created->packing = packing;
+    created->decoder = decoder;
+    created->parameters = pass->parameters;
+    created->tape = pass->tape;
     created->max_rows = max_rows;
     created->rows = malloc(((size_t)max_rows + 1) * sizeof *created->rows);
+    created->starts = malloc(((size_t)sequences + 1) * sizeof *created->starts);
+    created->packing = (attn_packing){sequences, created->starts};
     for (int64_t row = 0; created->rows && row <= max_rows; row++)
         created->rows[row] = row;
-    const attn_status status =
-        created->rows
-            ? encode(created, source, error)
-            : attn_error_set(error, ATTN_ENOMEM, "decoding: no memory for %lld rows",
-                             (long long)max_rows);
-    if (status != ATTN_OK) {
+    if (!created->rows || !created->starts || !keep_source(created, source)) {
         destroy(created);
-        return status;
+        return attn_error_set(error, ATTN_ENOMEM,
+                              "decoding: no memory for %lld rows of %lld sequences",
+                              (long long)max_rows, (long long)sequences);
     }
-    *decoder = (attn_decoder){.state = created,
-                              .vocabulary = created->translator->config.vocabulary,
-                              .step = step,
-                              .destroy = destroy};
+    *search = (attn_decoder){.state = created,
+                             .vocabulary = decoder->config.vocabulary,
+                             .step = step,
+                             .destroy = destroy};
     return ATTN_OK;
 }

@@ -2,6 +2,7 @@
  * against the configuration before memory is taken; and written. */
 #include "base/context.h"
 #include "model/config_file.h"
+#include "model/recurrent_config.h"
 #include "model/recurrent_parts.h"
 #include "model/tensor_file.h"
 #include "text/tokenizer.h"
@@ -10,83 +11,41 @@
 enum { MOST_PATH_BYTES = 4096 };
 
 static const char MODEL_TYPE[] = "attn-recurrent-translator";
-static const char OUTPUT_NAME[] = "output.weight";
 
 /* ---- config.json ------------------------------------------------------------------ */
 
-/* The place of the text under key among names. */
-static attn_status read_choice(const attn_config_file *file, const char *key,
-                               const char *const *names, size_t count,
-                               const char *expected, size_t *out)
-{
-    const json_t *const value = json_object_get(file->root, key);
-    if (!json_is_string(value))
-        return attn_config_file_refuse(file, key, value, expected);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(json_string_value(value), names[i]) == 0) {
-            *out = i;
-            return ATTN_OK;
-        }
-    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                          "%s: %s is \"%.40s\", expected %s", file->path, key,
-                          json_string_value(value), expected);
-}
-
-static attn_status read_sizes(const attn_config_file *file,
-                              attn_recurrent_translator_config *config)
+static attn_status read_config(const attn_config_file *file,
+                               attn_recurrent_translator_config *config)
 {
     const struct {
         const char *key;
         int64_t fallback, *out;
     } sizes[] = {
-        {"vocab_size", -1, &config->vocabulary},
-        {"embedding_size", -1, &config->embedding},
         {"encoder_hidden_size", -1, &config->encoder_width},
         {"encoder_layers", 1, &config->encoder_layers},
-        {"decoder_hidden_size", -1, &config->width},
-        {"decoder_layers", 1, &config->decoder_layers},
-        {"attention_size", 0, &config->attention_width},
         {"max_position_embeddings", -1, &config->max_positions},
     };
+    static const char *const types[] = {MODEL_TYPE};
+    attn_recurrent_decoder_config decoder = {0};
+    size_t type;
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, 1,
+                                     "\"attn-recurrent-translator\"", &type));
+    ATTN_TRY(attn_config_file_flag(file, "bidirectional", true, &config->both_ways));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         ATTN_TRY(attn_config_file_integer(file, sizes[i].key, sizes[i].fallback,
                                           sizes[i].out));
+    ATTN_TRY(attn_recurrent_config_read(file, &decoder));
+    config->vocabulary = decoder.vocabulary;
+    config->embedding = decoder.embedding;
+    config->cell = decoder.cell;
+    config->width = decoder.width;
+    config->decoder_layers = decoder.layers;
+    config->attention = decoder.attention;
+    config->attention_width = decoder.attention_width;
+    config->context_enters = decoder.context_enters;
+    config->dropout = decoder.dropout;
+    config->untied = decoder.untied;
     return ATTN_OK;
-}
-
-static attn_status read_config(const attn_config_file *file,
-                               attn_recurrent_translator_config *config)
-{
-    static const char *const types[] = {MODEL_TYPE};
-    static const char *const cells[] = {"gru", "lstm"};
-    static const char *const contexts[] = {"output", "input"};
-    static const struct {
-        const char *key;
-        int64_t expected;
-    } specials[] = {{"bos_token_id", ATTN_TOKEN_BOS},
-                    {"pad_token_id", ATTN_TOKEN_PAD},
-                    {"eos_token_id", ATTN_TOKEN_EOS},
-                    {"decoder_start_token_id", ATTN_TOKEN_EOS}};
-    size_t type, cell = 0, attention = 0, context = 0;
-    bool tied = true;
-    ATTN_TRY(read_choice(file, "model_type", types, 1, "\"attn-recurrent-translator\"",
-                         &type));
-    ATTN_TRY(read_choice(file, "cell", cells, 2, "\"gru\" or \"lstm\"", &cell));
-    ATTN_TRY(read_choice(file, "attention", attn_cross_names, ATTN_CROSS_SCORES,
-                         "\"none\", \"additive\", \"dot\", \"general\" or \"scaled_dot\"",
-                         &attention));
-    ATTN_TRY(
-        read_choice(file, "context", contexts, 2, "\"output\" or \"input\"", &context));
-    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++)
-        ATTN_TRY(attn_config_file_expect(file, specials[i].key, specials[i].expected));
-    ATTN_TRY(attn_config_file_flag(file, "bidirectional", true, &config->both_ways));
-    ATTN_TRY(attn_config_file_flag(file, "tie_word_embeddings", true, &tied));
-    ATTN_TRY(attn_config_file_probability(file, "dropout", 0.0, &config->dropout));
-    config->cell = cell == 0 ? ATTN_CELL_GRU : ATTN_CELL_LSTM;
-    config->attention = (attn_cross_score)attention;
-    config->context_enters = context == 1;
-    config->untied = !tied;
-    return read_sizes(file, config);
 }
 
 static attn_status config_read(attn_recurrent_translator_config *config, const char *path,
@@ -102,24 +61,15 @@ static attn_status config_read(attn_recurrent_translator_config *config, const c
 
 static json_t *config_json(const attn_recurrent_translator_config *config, int dtype)
 {
-    return json_pack(
-        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o,"
-        " s:i, s:i, s:i, s:i}",
-        "model_type", MODEL_TYPE, "dtype",
-        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "cell",
-        config->cell == ATTN_CELL_LSTM ? "lstm" : "gru", "attention",
-        attn_cross_names[config->attention], "context",
-        config->context_enters ? "input" : "output", "vocab_size",
-        (json_int_t)config->vocabulary, "embedding_size", (json_int_t)config->embedding,
-        "encoder_hidden_size", (json_int_t)config->encoder_width, "encoder_layers",
-        (json_int_t)config->encoder_layers, "decoder_hidden_size",
-        (json_int_t)config->width, "decoder_layers", (json_int_t)config->decoder_layers,
-        "attention_size", (json_int_t)config->attention_width, "max_position_embeddings",
-        (json_int_t)config->max_positions, "bidirectional", config->both_ways,
-        "tie_word_embeddings", !config->untied, "dropout",
-        attn_json_decimal(config->dropout), "bos_token_id", ATTN_TOKEN_BOS,
-        "pad_token_id", ATTN_TOKEN_PAD, "eos_token_id", ATTN_TOKEN_EOS,
-        "decoder_start_token_id", ATTN_TOKEN_EOS);
+    const attn_recurrent_decoder_config decoder = attn_recurrent_decoder_of(config);
+    json_t *const json = json_pack(
+        "{s:s, s:s, s:I, s:I, s:b, s:I}", "model_type", MODEL_TYPE, "dtype",
+        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "encoder_hidden_size",
+        (json_int_t)config->encoder_width, "encoder_layers",
+        (json_int_t)config->encoder_layers, "bidirectional", config->both_ways,
+        "max_position_embeddings", (json_int_t)config->max_positions);
+    attn_recurrent_config_write(&decoder, json);
+    return json;
 }
 
 /* ---- Loading ---------------------------------------------------------------------- */
@@ -128,14 +78,14 @@ static attn_status load_tensors(attn_recurrent_translator **translator,
                                 attn_recurrent_translator_config *config,
                                 const char *config_path, const attn_tensor_file *file)
 {
-    static const char *const others[] = {OUTPUT_NAME, NULL};
+    static const char *const others[] = {ATTN_RECURRENT_OUTPUT, NULL};
     const attn_parameter embedding = {.name = "embedding.weight",
                                       .rank = 2,
                                       .extent = {config->vocabulary, config->embedding}};
     char note[sizeof(*translator)->note] = "";
     attn_recurrent_translator *loaded;
-    ATTN_TRY(attn_tensor_file_tie(file, &embedding, OUTPUT_NAME, &config->untied, note,
-                                  sizeof note));
+    ATTN_TRY(attn_tensor_file_tie(file, &embedding, ATTN_RECURRENT_OUTPUT,
+                                  &config->untied, note, sizeof note));
     ATTN_TRY(attn_config_file_blame(
         config_path, attn_recurrent_translator_outline(&loaded, config, file->error),
         file->error));

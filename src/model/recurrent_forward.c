@@ -1,21 +1,21 @@
-/* What a recurrent translator computes; the formulas stand in recurrent_translator.h. */
-#include "model/recurrent_parts.h"
+/* What a recurrent decoder computes; the formulas stand in recurrent_decoder.h. */
+#include "model/recurrent_step.h"
 #include <math.h>
 #include <string.h>
 
-static bool has_attention(const attn_recurrent_translator *translator)
+static bool has_attention(const attn_recurrent_decoder *decoder)
 {
-    return translator->config.attention != ATTN_CROSS_NONE;
+    return decoder->config.attention != ATTN_CROSS_NONE;
 }
 
-/* With √width, as the embedding is the projection too, whose rows are of norm 1. */
-static attn_tensor *embed(const attn_recurrent_translator *translator,
-                          const attn_pass *pass, const int32_t *ids, int64_t count)
+attn_tensor *attn_recurrent_decoder_embed(const attn_recurrent_decoder *decoder,
+                                          const attn_pass *pass, const int32_t *ids,
+                                          int64_t count)
 {
-    const float scale = sqrtf((float)translator->config.embedding);
+    const float scale = sqrtf((float)decoder->config.embedding);
     attn_tensor *const x = attn_embedding(
-        pass->tape, attn_pass_parameter(pass, translator->embedding), ids, count, scale);
-    return attn_dropout(pass->tape, x, translator->config.dropout);
+        pass->tape, attn_pass_parameter(pass, decoder->embedding), ids, count, scale);
+    return attn_dropout(pass->tape, x, decoder->config.dropout);
 }
 
 static attn_tensor *multiply(const attn_pass *pass, attn_tensor *x, size_t weight)
@@ -25,28 +25,27 @@ static attn_tensor *multiply(const attn_pass *pass, attn_tensor *x, size_t weigh
 
 /* ---- The source ------------------------------------------------------------------- */
 
-static attn_memory memory_of(const attn_recurrent_translator *translator,
-                             const attn_pass *pass, attn_tensor *encoded,
-                             attn_packing packing)
+static attn_memory memory_of(const attn_recurrent_decoder *decoder, const attn_pass *pass,
+                             attn_tensor *encoded, attn_packing packing)
 {
     attn_memory memory = {.key = encoded, .value = encoded, .packing = packing};
-    if (translator->config.attention == ATTN_CROSS_ADDITIVE)
-        memory.key = multiply(pass, encoded, translator->key_weight);
-    if (!has_attention(translator))
+    if (decoder->config.attention == ATTN_CROSS_ADDITIVE)
+        memory.key = multiply(pass, encoded, decoder->key_weight);
+    if (!has_attention(decoder))
         memory.key = memory.value = NULL;
     return memory;
 }
 
 /* Where the decoder starts from: its part of what the bridge makes, layer by layer. */
-static attn_recurrent_states first_states(const attn_recurrent_translator *translator,
+static attn_recurrent_states first_states(const attn_recurrent_decoder *decoder,
                                           const attn_pass *pass, attn_tensor *summary)
 {
-    const attn_recurrent_translator_config *const config = &translator->config;
-    const int64_t layers = config->decoder_layers, width = config->width;
+    const attn_recurrent_decoder_config *const config = &decoder->config;
+    const int64_t layers = config->layers, width = config->width;
     attn_recurrent_states states;
     memset(&states, 0, sizeof states);
     attn_tensor *const all = attn_activate(
-        pass->tape, attn_linear_layer_forward(&translator->bridge, pass, summary),
+        pass->tape, attn_linear_layer_forward(&decoder->bridge, pass, summary),
         ATTN_TANH);
     for (int64_t i = 0; i < layers; i++) {
         states.state[i] = attn_columns(pass->tape, all, i * width, width);
@@ -56,54 +55,46 @@ static attn_recurrent_states first_states(const attn_recurrent_translator *trans
     return states;
 }
 
-void attn_recurrent_read(const attn_recurrent_translator *translator,
-                         const attn_pass *pass, const int32_t *source,
-                         attn_packing packing, attn_recurrent_source *out)
+void attn_recurrent_decoder_read(const attn_recurrent_decoder *decoder,
+                                 const attn_pass *pass, attn_tensor *encoded,
+                                 attn_tensor *summary, attn_packing packing,
+                                 attn_recurrent_source *source)
 {
-    const attn_recurrent_translator_config *const config = &translator->config;
-    const int64_t ways = config->both_ways ? 2 : 1;
-    const int64_t last = (config->encoder_layers - 1) * ways;
-    attn_recurrent_states after;
-    memset(&after, 0, sizeof after);
-    attn_tensor *const encoded = attn_recurrent_layer_forward(
-        &translator->encoder, pass,
-        embed(translator, pass, source, packing.starts[packing.sequences]), packing, NULL,
-        &after, config->dropout);
-    out->summary = after.state[last];
-    if (config->both_ways)
-        out->summary = attn_join(pass->tape, after.state[last], after.state[last + 1]);
-    out->memory = memory_of(translator, pass, encoded, packing);
-    out->states = first_states(translator, pass, out->summary);
+    *source = (attn_recurrent_source){
+        .memory = memory_of(decoder, pass, encoded, packing),
+        .summary = summary,
+        .states = first_states(decoder, pass, summary),
+    };
 }
 
 /* ---- The context ------------------------------------------------------------------ */
 
-static attn_tensor *query_of(const attn_recurrent_translator *translator,
-                             const attn_pass *pass, attn_tensor *state)
+static attn_tensor *query_of(const attn_recurrent_decoder *decoder, const attn_pass *pass,
+                             attn_tensor *state)
 {
-    switch (translator->config.attention) {
+    switch (decoder->config.attention) {
     case ATTN_CROSS_ADDITIVE:
         return attn_linear(pass->tape, state,
-                           attn_pass_parameter(pass, translator->query_weight),
-                           attn_pass_parameter(pass, translator->query_bias), true);
+                           attn_pass_parameter(pass, decoder->query_weight),
+                           attn_pass_parameter(pass, decoder->query_bias), true);
     case ATTN_CROSS_GENERAL:
-        return multiply(pass, state, translator->query_weight);
+        return multiply(pass, state, decoder->query_weight);
     default:
         return state;
     }
 }
 
-static attn_tensor *attend(const attn_recurrent_translator *translator,
-                           const attn_pass *pass, attn_tensor *query,
-                           attn_packing packing, const attn_memory *memory)
+static attn_tensor *attend(const attn_recurrent_decoder *decoder, const attn_pass *pass,
+                           attn_tensor *query, attn_packing packing,
+                           const attn_memory *memory)
 {
-    const attn_cross_score score = translator->config.attention;
+    const attn_cross_score score = decoder->config.attention;
     attn_heads heads = {.heads = 1,
                         .key_heads = 1,
                         .part = ATTN_PART_CROSS,
                         .unscaled = score != ATTN_CROSS_SCALED_DOT};
     if (score == ATTN_CROSS_ADDITIVE)
-        heads.additive = attn_pass_parameter(pass, translator->score_weight);
+        heads.additive = attn_pass_parameter(pass, decoder->score_weight);
     return attn_heads_forward(&heads, pass, query, packing, memory);
 }
 
@@ -122,77 +113,78 @@ static attn_tensor *spread(const attn_pass *pass, attn_tensor *summary,
     return attn_embedding(pass->tape, summary, sentence, count, 1.0f);
 }
 
-static attn_tensor *context_of(const attn_recurrent_translator *translator,
+static attn_tensor *context_of(const attn_recurrent_decoder *decoder,
                                const attn_pass *pass, attn_tensor *state,
                                attn_packing packing, const attn_recurrent_source *source,
                                attn_tensor **query)
 {
-    if (!has_attention(translator))
+    if (!has_attention(decoder))
         return spread(pass, source->summary, packing);
-    attn_tensor *const asked = query_of(translator, pass, state);
+    attn_tensor *const asked = query_of(decoder, pass, state);
     if (query)
         *query = asked;
-    return attend(translator, pass, asked, packing, &source->memory);
+    return attend(decoder, pass, asked, packing, &source->memory);
 }
 
 /* ---- The decoder ------------------------------------------------------------------ */
 
-attn_tensor *attn_recurrent_step(const attn_recurrent_translator *translator,
+attn_tensor *attn_recurrent_step(const attn_recurrent_decoder *decoder,
                                  const attn_pass *pass, const int32_t *ids,
                                  attn_packing rows, attn_packing beams,
                                  const attn_recurrent_source *source,
                                  const attn_recurrent_states *before,
                                  attn_recurrent_states *after, attn_tensor **query)
 {
-    const attn_recurrent_translator_config *const config = &translator->config;
-    attn_tensor *x = embed(translator, pass, ids, rows.sequences), *context = NULL;
+    const attn_recurrent_decoder_config *const config = &decoder->config;
+    attn_tensor *x = attn_recurrent_decoder_embed(decoder, pass, ids, rows.sequences),
+                *context = NULL;
     if (config->context_enters) {
-        context = context_of(translator, pass, before->state[config->decoder_layers - 1],
-                             beams, source, query);
+        context = context_of(decoder, pass, before->state[config->layers - 1], beams,
+                             source, query);
         x = attn_join(pass->tape, x, context);
     }
     attn_tensor *const state = attn_recurrent_layer_forward(
-        &translator->decoder, pass, x, rows, before, after, config->dropout);
+        &decoder->recurrence, pass, x, rows, before, after, config->dropout);
     if (!config->context_enters)
-        context = context_of(translator, pass, state, beams, source, query);
+        context = context_of(decoder, pass, state, beams, source, query);
     return attn_join(pass->tape, state, context);
 }
 
 /* Nothing that enters the recurrence depends on its states: all steps at once. */
-static attn_tensor *decode_at_once(const attn_recurrent_translator *translator,
+static attn_tensor *decode_at_once(const attn_recurrent_decoder *decoder,
                                    const attn_pass *pass, const int32_t *target,
                                    attn_packing packing,
                                    const attn_recurrent_source *source)
 {
-    const attn_recurrent_translator_config *const config = &translator->config;
-    attn_tensor *x = embed(translator, pass, target, packing.starts[packing.sequences]),
+    const attn_recurrent_decoder_config *const config = &decoder->config;
+    attn_tensor *x = attn_recurrent_decoder_embed(decoder, pass, target,
+                                                  packing.starts[packing.sequences]),
                 *context = NULL;
-    if (!has_attention(translator)) {
-        context = context_of(translator, pass, NULL, packing, source, NULL);
+    if (!has_attention(decoder)) {
+        context = context_of(decoder, pass, NULL, packing, source, NULL);
         if (config->context_enters)
             x = attn_join(pass->tape, x, context);
     }
     attn_tensor *const state = attn_recurrent_layer_forward(
-        &translator->decoder, pass, x, packing, &source->states, NULL, config->dropout);
-    if (has_attention(translator))
-        context = context_of(translator, pass, state, packing, source, NULL);
+        &decoder->recurrence, pass, x, packing, &source->states, NULL, config->dropout);
+    if (has_attention(decoder))
+        context = context_of(decoder, pass, state, packing, source, NULL);
     return attn_join(pass->tape, state, context);
 }
 
-attn_tensor *attn_recurrent_merge(const attn_recurrent_translator *translator,
+attn_tensor *attn_recurrent_merge(const attn_recurrent_decoder *decoder,
                                   const attn_pass *pass, attn_tensor *joined)
 {
     attn_tensor *const hidden = attn_activate(
-        pass->tape, attn_linear_layer_forward(&translator->merge, pass, joined),
-        ATTN_TANH);
-    return attn_dropout(pass->tape, hidden, translator->config.dropout);
+        pass->tape, attn_linear_layer_forward(&decoder->merge, pass, joined), ATTN_TANH);
+    return attn_dropout(pass->tape, hidden, decoder->config.dropout);
 }
 
-attn_tensor *attn_recurrent_project(const attn_recurrent_translator *translator,
-                                    const attn_pass *pass, attn_tensor *hidden)
+attn_tensor *attn_recurrent_decoder_project(const attn_recurrent_decoder *decoder,
+                                            const attn_pass *pass, attn_tensor *hidden)
 {
-    return attn_linear(pass->tape, hidden, attn_pass_parameter(pass, translator->output),
-                       attn_pass_parameter(pass, translator->output_bias), true);
+    return attn_linear(pass->tape, hidden, attn_pass_parameter(pass, decoder->output),
+                       attn_pass_parameter(pass, decoder->output_bias), true);
 }
 
 /* ---- Step by step ------------------------------------------------------------------
@@ -201,7 +193,7 @@ attn_tensor *attn_recurrent_project(const attn_recurrent_translator *translator,
 /* All sequences of a batch, one token of each at a time; a sequence that has ended has no
  * row any more. */
 struct walk {
-    const attn_recurrent_translator *translator;
+    const attn_recurrent_decoder *decoder;
     const attn_pass *pass;
     const int32_t *target;
     attn_packing packing; /* of the target */
@@ -238,7 +230,7 @@ static void keep_rows(const struct walk *walk, attn_recurrent_states *states,
                       const int32_t *rows, int64_t count)
 {
     attn_tape *const tape = walk->pass->tape;
-    for (int64_t i = 0; i < walk->translator->config.decoder_layers; i++) {
+    for (int64_t i = 0; i < walk->decoder->config.layers; i++) {
         states->state[i] = attn_embedding(tape, states->state[i], rows, count, 1.0f);
         if (states->memory[i])
             states->memory[i] =
@@ -280,7 +272,7 @@ static bool take_step(struct walk *walk, int64_t t, attn_recurrent_states *state
     attn_recurrent_states after;
     memset(&after, 0, sizeof after);
     walk->joined[t] = attn_recurrent_step(
-        walk->translator, walk->pass, ids, (attn_packing){count, rows},
+        walk->decoder, walk->pass, ids, (attn_packing){count, rows},
         (attn_packing){sequences, beams}, walk->source, states, &after, &walk->query[t]);
     *states = after;
     return walk->joined[t] != NULL;
@@ -294,7 +286,7 @@ static attn_tensor *in_order(const struct walk *walk, attn_tensor *const *steps)
                           walk->packing.starts[walk->packing.sequences], 1.0f);
 }
 
-static attn_tensor *decode_by_steps(const attn_recurrent_translator *translator,
+static attn_tensor *decode_by_steps(const attn_recurrent_decoder *decoder,
                                     const attn_pass *pass, const int32_t *target,
                                     attn_packing packing,
                                     const attn_recurrent_source *source)
@@ -302,7 +294,7 @@ static attn_tensor *decode_by_steps(const attn_recurrent_translator *translator,
     /* The observer hears of all steps at once, below. */
     attn_pass unseen = *pass;
     unseen.observer = NULL;
-    struct walk walk = {.translator = translator,
+    struct walk walk = {.decoder = decoder,
                         .pass = &unseen,
                         .target = target,
                         .packing = packing,
@@ -315,45 +307,33 @@ static attn_tensor *decode_by_steps(const attn_recurrent_translator *translator,
         if (!take_step(&walk, t, &states, &total))
             return NULL;
     if (pass->observer)
-        attend(translator, pass, in_order(&walk, walk.query), packing, &source->memory);
+        attend(decoder, pass, in_order(&walk, walk.query), packing, &source->memory);
     return in_order(&walk, walk.joined);
 }
 
-/* ---- A batch ---------------------------------------------------------------------- */
+/* ---- All of it -------------------------------------------------------------------- */
 
-attn_tensor *attn_recurrent_translator_hidden(const attn_recurrent_translator *translator,
-                                              const attn_pass *pass,
-                                              const attn_pair_batch *batch)
+attn_tensor *attn_recurrent_decoder_hidden(const attn_recurrent_decoder *decoder,
+                                           const attn_pass *pass, const int32_t *target,
+                                           attn_packing packing,
+                                           const attn_recurrent_source *source)
 {
-    const attn_packing from = {batch->sentences, batch->source_starts};
-    const attn_packing to = {batch->sentences, batch->target_starts};
-    attn_recurrent_source source;
-    attn_recurrent_read(translator, pass, batch->source, from, &source);
     if (attn_tape_status(pass->tape) != ATTN_OK)
         return NULL;
-    const bool by_steps = translator->config.context_enters && has_attention(translator);
+    const bool by_steps = decoder->config.context_enters && has_attention(decoder);
     attn_tensor *const joined =
-        by_steps ? decode_by_steps(translator, pass, batch->target_in, to, &source)
-                 : decode_at_once(translator, pass, batch->target_in, to, &source);
-    return attn_recurrent_merge(translator, pass, joined);
+        by_steps ? decode_by_steps(decoder, pass, target, packing, source)
+                 : decode_at_once(decoder, pass, target, packing, source);
+    return attn_recurrent_merge(decoder, pass, joined);
 }
 
-attn_tensor *attn_recurrent_translator_loss(const attn_recurrent_translator *translator,
-                                            const attn_pass *pass,
-                                            const attn_pair_batch *batch, float smoothing,
-                                            double divisor, double *plain)
+attn_tensor *attn_recurrent_decoder_loss(const attn_recurrent_decoder *decoder,
+                                         const attn_pass *pass, attn_tensor *hidden,
+                                         const int32_t *target_out, float smoothing,
+                                         double divisor, double *plain)
 {
-    attn_tensor *const hidden = attn_recurrent_translator_hidden(translator, pass, batch);
     return attn_linear_cross_entropy(pass->tape, hidden,
-                                     attn_pass_parameter(pass, translator->output),
-                                     attn_pass_parameter(pass, translator->output_bias),
-                                     true, batch->target_out, smoothing, divisor, plain);
-}
-
-attn_tensor *attn_recurrent_translator_logits(const attn_recurrent_translator *translator,
-                                              const attn_pass *pass,
-                                              const attn_pair_batch *batch)
-{
-    attn_tensor *const hidden = attn_recurrent_translator_hidden(translator, pass, batch);
-    return attn_recurrent_project(translator, pass, hidden);
+                                     attn_pass_parameter(pass, decoder->output),
+                                     attn_pass_parameter(pass, decoder->output_bias),
+                                     true, target_out, smoothing, divisor, plain);
 }

@@ -1,38 +1,15 @@
-/* The recurrent translator: a GRU or LSTM reads the source, both ways or one, another
- * writes the target, and between them stands attention of one head with a score to
- * choose, or none (Cho et al. 2014; Bahdanau et al. 2014; Luong et al. 2015).  With s the
- * decoder's states of its last layer, h the encoder's, e the embedding of the token that
- * is fed:
+/* The recurrent translator: a GRU or LSTM reads the source, both ways or one, and a
+ * recurrent decoder writes the target, with attention of a score to choose, or none (see
+ * recurrent_decoder.h).  With e the embedding of the source's tokens:
  *
- *     h = encoder(e of the source)        s_0 = tanh(bridge([h's last states]))
- *     score(s, h_j) = v·tanh(W s + b + U h_j)      additive
- *                   = s·h_j  or  s·W h_j           dot, general
- *                   = s·h_j/√(width of h)          scaled dot
- *     c = Σ softmax(score)_j h_j          or without attention h's last states
- *     output:  s_t = decoder(s_{t−1}, e_t)         c_t from s_t      (Luong, no feeding)
- *     input:   s_t = decoder(s_{t−1}, [e_t; c_t])  c_t from s_{t−1}  (Bahdanau)
- *     logits = embedding · tanh(merge([s_t; c_t])) + bias
+ *     h = encoder(e)        summary = h's last states, of both directions
  *
- * With the context at the output the recurrence runs over the whole target at once, and
- * one attention follows for all steps; at the input it goes step by step, all sequences
- * of the batch together.  Parameters have the names and shapes of PyTorch's GRU, LSTM,
- * Linear and Embedding. */
+ * Parameters have the names and shapes of PyTorch's GRU, LSTM, Linear and Embedding. */
 #ifndef ATTN_MODEL_RECURRENT_TRANSLATOR_H
 #define ATTN_MODEL_RECURRENT_TRANSLATOR_H
 
+#include "model/recurrent_decoder.h"
 #include "model/seq2seq.h"
-
-typedef enum attn_cross_score {
-    ATTN_CROSS_NONE,
-    ATTN_CROSS_ADDITIVE,
-    ATTN_CROSS_DOT,
-    ATTN_CROSS_GENERAL,
-    ATTN_CROSS_SCALED_DOT,
-    ATTN_CROSS_SCORES
-} attn_cross_score;
-
-/** "none", "additive", "dot", "general", "scaled_dot" */
-extern const char *const attn_cross_names[ATTN_CROSS_SCORES];
 
 typedef struct attn_recurrent_translator_config {
     int64_t vocabulary;
