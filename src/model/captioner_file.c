@@ -1,0 +1,148 @@
+/* A captioner's folder: config.json and model.safetensors, which is held against the
+ * configuration before memory is taken; and written. */
+#include "base/context.h"
+#include "model/captioner_parts.h"
+#include "model/config_file.h"
+#include "model/recurrent_config.h"
+#include "model/tensor_file.h"
+#include <string.h>
+
+enum { MOST_PATH_BYTES = 4096 };
+
+static const char MODEL_TYPE[] = "attn-captioner";
+
+/* ---- config.json ------------------------------------------------------------------ */
+
+static attn_status read_channels(const attn_config_file *file,
+                                 attn_captioner_config *config)
+{
+    static const char expected[] = "a list of 1 to 6 whole numbers";
+    const json_t *const list = json_object_get(file->root, "channels");
+    const size_t count = json_array_size(list);
+    if (!json_is_array(list) || count < 1 || count > ATTN_CAPTIONER_LAYERS)
+        return attn_config_file_refuse(file, "channels", list, expected);
+    config->layers = (int64_t)count;
+    for (size_t i = 0; i < count; i++) {
+        if (!json_is_integer(json_array_get(list, i)))
+            return attn_config_file_refuse(file, "channels", list, expected);
+        config->channels[i] = json_integer_value(json_array_get(list, i));
+    }
+    return ATTN_OK;
+}
+
+static attn_status read_config(const attn_config_file *file,
+                               attn_captioner_config *config)
+{
+    const struct {
+        const char *key;
+        int64_t fallback, *out;
+    } sizes[] = {
+        {"picture_rows", -1, &config->rows},
+        {"picture_columns", -1, &config->columns},
+        {"cell_rows", 1, &config->cell_rows},
+        {"cell_columns", 1, &config->cell_columns},
+        {"max_position_embeddings", -1, &config->max_positions},
+    };
+    static const char *const types[] = {MODEL_TYPE};
+    size_t type;
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, 1, "\"attn-captioner\"",
+                                     &type));
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        ATTN_TRY(attn_config_file_integer(file, sizes[i].key, sizes[i].fallback,
+                                          sizes[i].out));
+    ATTN_TRY(read_channels(file, config));
+    config->decoder.source_width = config->channels[config->layers - 1];
+    return attn_recurrent_config_read(file, &config->decoder);
+}
+
+static attn_status config_read(attn_captioner_config *config, const char *path,
+                               attn_error *error)
+{
+    attn_config_file file;
+    *config = (attn_captioner_config){0};
+    ATTN_TRY(attn_config_file_open(&file, path, error));
+    const attn_status status = read_config(&file, config);
+    attn_config_file_close(&file);
+    return status;
+}
+
+static json_t *config_json(const attn_captioner_config *config, int dtype)
+{
+    json_t *const channels = json_array();
+    for (int64_t i = 0; i < config->layers; i++)
+        json_array_append_new(channels, json_integer((json_int_t)config->channels[i]));
+    json_t *const json =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I}", "model_type", MODEL_TYPE,
+                  "dtype", dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32",
+                  "picture_rows", (json_int_t)config->rows, "picture_columns",
+                  (json_int_t)config->columns, "cell_rows", (json_int_t)config->cell_rows,
+                  "cell_columns", (json_int_t)config->cell_columns, "channels", channels,
+                  "max_position_embeddings", (json_int_t)config->max_positions);
+    attn_recurrent_config_write(&config->decoder, json);
+    return json;
+}
+
+/* ---- Loading ---------------------------------------------------------------------- */
+
+static attn_status load_tensors(attn_captioner **captioner, attn_captioner_config *config,
+                                const char *config_path, const attn_tensor_file *file)
+{
+    static const char *const others[] = {ATTN_RECURRENT_OUTPUT, NULL};
+    const attn_parameter embedding = {
+        .name = "embedding.weight",
+        .rank = 2,
+        .extent = {config->decoder.vocabulary, config->decoder.embedding}};
+    char note[sizeof(*captioner)->note] = "";
+    attn_captioner *loaded;
+    ATTN_TRY(attn_tensor_file_tie(file, &embedding, ATTN_RECURRENT_OUTPUT,
+                                  &config->decoder.untied, note, sizeof note));
+    ATTN_TRY(attn_config_file_blame(
+        config_path, attn_captioner_outline(&loaded, config, file->error), file->error));
+    memcpy(loaded->note, note, sizeof note);
+    attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, others);
+    if (status == ATTN_OK && attn_parameters_allocate(&loaded->parameters) != ATTN_OK)
+        status =
+            attn_error_set(file->error, ATTN_ENOMEM, "%s: no memory for %zu parameters",
+                           file->path, loaded->parameters.floats);
+    if (status == ATTN_OK)
+        status = attn_tensor_file_read(file, &loaded->parameters);
+    if (status == ATTN_OK)
+        *captioner = loaded;
+    else
+        attn_captioner_destroy(loaded);
+    return status;
+}
+
+attn_status attn_captioner_load(attn_captioner **captioner, const char *folder,
+                                attn_error *error)
+{
+    char config_path[MOST_PATH_BYTES], path[MOST_PATH_BYTES];
+    attn_captioner_config config;
+    attn_tensor_file file = {.path = path, .error = error};
+    *captioner = NULL;
+    ATTN_TRY(
+        attn_folder_path(config_path, sizeof config_path, folder, "config.json", error));
+    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
+    ATTN_TRY(config_read(&config, config_path, error));
+    ATTN_TRY(attn_safetensors_open(&file.tensors, path, error));
+    const attn_status status = load_tensors(captioner, &config, config_path, &file);
+    attn_safetensors_close(file.tensors);
+    return status;
+}
+
+/* ---- Saving ----------------------------------------------------------------------- */
+
+attn_status attn_captioner_save(const attn_captioner *captioner, const char *folder,
+                                int dtype, attn_error *error)
+{
+    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "attn_captioner_save: dtype is %d, expected ATTN_DTYPE_F32 "
+                              "or ATTN_DTYPE_BF16",
+                              dtype);
+    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_config_file_write(config_json(&captioner->config, dtype), folder,
+                                    "config.json", error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, captioner->config.max_positions, error));
+    return attn_tensor_file_write(&captioner->parameters, NULL, 0, folder, dtype, error);
+}
