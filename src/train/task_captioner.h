@@ -1,0 +1,31 @@
+/* The captioner as a kind: what its two files share. */
+#ifndef ATTN_TRAIN_TASK_CAPTIONER_H
+#define ATTN_TRAIN_TASK_CAPTIONER_H
+
+#include "model/captioner.h"
+#include "text/tokenizer.h"
+#include "train/pictures.h"
+#include "train/task.h"
+
+/** Which digits of a file pictures are composed of: the first six eighths to train, the
+ * seventh to validate, the last to test, so that no digit is in two of them. */
+typedef enum attn_digit_split {
+    ATTN_DIGITS_TRAIN,
+    ATTN_DIGITS_VALID,
+    ATTN_DIGITS_TEST
+} attn_digit_split;
+
+attn_composition attn_captioner_composition(const attn_captioner_config *config,
+                                            const attn_digits *digits,
+                                            attn_digit_split split, double empty);
+
+/** Which cell each token of a caption with its </s> is about, −1 for none ("over", </s>):
+ * cells [count + 1], for the caption's tokens as the tokenizer gives them. */
+void attn_caption_cells(const char *caption, const attn_token *tokens, size_t count,
+                        int64_t *cells);
+
+/** See attn_task_kind. */
+ATTN_CHECKED attn_status attn_captioner_score(const attn_score_job *job, json_t *scores,
+                                              attn_error *error);
+
+#endif
