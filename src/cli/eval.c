@@ -1,8 +1,10 @@
-/* attn eval: how good a model is on a file of sentence pairs. */
+/* attn eval: how good a model is on a file.  Translators have options and a table of
+ * their own; what others score is printed as it comes. */
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "file/file.h"
 #include "tensor/single_thread.h"
+#include "train/pairs_task.h"
 #include "train/progress.h"
 #include "train/score.h"
 #include <inttypes.h>
@@ -15,17 +17,22 @@
 static const char help[] =
     "usage: attn eval MODEL FILE [options]\n"
     "\n"
-    "Scores a translator on FILE: a line has a sentence and, after tabs, one or more\n"
-    "references; .xz is unpacked.  BLEU is sacrebleu's default, with all references; "
-    "loss\n"
-    "and perplexity are of the first reference, a token.\n"
+    "Scores a model on FILE, which is as its training's; .xz is unpacked.  What is "
+    "scored\n"
+    "depends on the kind of the model.\n"
+    "\n"
+    "  --threads N         default: all processors; changes no result\n"
+    "  --json              the result as JSON\n"
+    "\n"
+    "A translator's FILE has in each line a sentence and, after tabs, one or more\n"
+    "references.  BLEU is sacrebleu's default, with all references; loss and perplexity "
+    "are\n"
+    "of the first reference, a token.\n"
     "\n"
     "  --beam N            beams of the search (default 4; 1 is greedy)\n"
     "  --length-power P    scores are divided by length^P (default 1)\n"
     "  --limit N           the first N lines only\n"
-    "  --threads N         default: all processors; changes no result\n"
     "  --write FILE        the translations, a line each\n"
-    "  --json              the result as JSON\n"
     "\n"
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
 
@@ -170,25 +177,104 @@ static int read_numbers(const struct arguments *arguments, struct job *job)
     return code;
 }
 
+static attn_status eval_translator(const struct arguments *arguments, struct job *job,
+                                   attn_error *error)
+{
+    struct scores scores = {0};
+    attn_status status = cli_model_load(&job->model, arguments->model, error);
+    if (status == ATTN_OK)
+        status = score(job, &scores, error);
+    if (status == ATTN_OK && arguments->json)
+        print_json(job, &scores);
+    else if (status == ATTN_OK)
+        print_table(job, &scores);
+    attn_corpus_free(&job->corpus);
+    cli_model_free(&job->model);
+    return status;
+}
+
+/* ---- Other kinds ----------------------------------------------------------------- */
+
+/* A name and a value a line; a name within an object has the object's before it. */
+static void print_values(const char *before, json_t *value)
+{
+    const char *key;
+    json_t *member;
+    size_t index;
+    char name[128];
+    json_object_foreach(value, key, member)
+    {
+        snprintf(name, sizeof name, "%s%s%s", before, *before ? "." : "", key);
+        print_values(name, member);
+    }
+    json_array_foreach(value, index, member)
+    {
+        snprintf(name, sizeof name, "%s.%zu", before, index + 1);
+        print_values(name, member);
+    }
+    if (json_is_object(value) || json_is_array(value))
+        return;
+    printf("%-28s ", before);
+    if (json_is_integer(value))
+        printf("%12" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+    else if (json_is_real(value))
+        printf("%12.4f\n", json_real_value(value));
+    else
+        printf("%12s\n", json_is_string(value) ? json_string_value(value)
+                         : json_is_true(value) ? "yes"
+                                               : "no");
+}
+
+static attn_status eval_kind(const struct arguments *arguments,
+                             const attn_task_kind *kind, const char *folder,
+                             const struct job *job, attn_error *error)
+{
+    attn_progress progress = {0}; /* says nothing */
+    const attn_score_job of_kind = {
+        .folder = folder,
+        .file = job->file,
+        .name = job->file,
+        .pool = job->pool,
+        .threads = (size_t)job->threads,
+        .progress = &progress,
+    };
+    json_t *const scores = json_object();
+    const attn_status status = kind->score(&of_kind, scores, error);
+    if (status == ATTN_OK && arguments->json) {
+        json_dumpf(scores, stdout, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
+        printf("\n");
+    } else if (status == ATTN_OK) {
+        print_values("", scores);
+        printf("\nattn eval %s %s\n", folder, job->file);
+    }
+    json_decref(scores);
+    return status;
+}
+
 static int eval(const struct arguments *arguments)
 {
     struct job job = {.file = arguments->file, .write = arguments->write};
-    struct scores scores = {0};
+    char folder[sizeof job.model.folder];
     attn_error error;
     const int code = read_numbers(arguments, &job);
     if (code != CLI_DONE)
         return code;
-    attn_status status = cli_model_load(&job.model, arguments->model, &error);
+    attn_status status = cli_find_model(arguments->model, folder, sizeof folder, &error);
+    if (status != ATTN_OK)
+        return cli_fail("eval", &error);
+    const attn_task_kind *const kind = attn_task_kind_of_model(folder);
+    /* What is of no kind is refused with a translator's reasons. */
+    const bool translates = !kind || kind->score == attn_pairs_task_score;
+    if (!translates && (arguments->beam || arguments->length_power || arguments->limit ||
+                        arguments->write))
+        return cli_misused("eval",
+                           "--beam, --length-power, --limit and --write are for "
+                           "translators, and %s is of the kind \"%s\"",
+                           arguments->model, kind->name);
     attn_blas_use_one_thread();
     job.pool = pthreadpool_create((size_t)job.threads);
-    if (status == ATTN_OK)
-        status = score(&job, &scores, &error);
-    if (status == ATTN_OK && arguments->json)
-        print_json(&job, &scores);
-    else if (status == ATTN_OK)
-        print_table(&job, &scores);
-    attn_corpus_free(&job.corpus);
-    cli_model_free(&job.model);
+    status = translates ? eval_translator(arguments, &job, &error)
+                        : eval_kind(arguments, kind, folder, &job, &error);
     pthreadpool_destroy(job.pool);
     return status == ATTN_OK ? CLI_DONE : cli_fail("eval", &error);
 }
