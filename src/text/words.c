@@ -260,3 +260,24 @@ attn_status attn_words_of_tokens(const char *text, const attn_token *tokens, siz
     *word_count = found;
     return ATTN_OK;
 }
+
+attn_status attn_word_encode(const attn_tokenizer *tokenizer, const char *word,
+                             size_t length_bytes, attn_token **tokens, size_t *count,
+                             attn_error *error)
+{
+    char *const spaced = malloc(length_bytes + 2);
+    if (!spaced)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for a word of %zu bytes",
+                              length_bytes);
+    spaced[0] = ' ';
+    memcpy(spaced + 1, word, length_bytes);
+    spaced[length_bytes + 1] = '\0';
+    const attn_status status =
+        attn_tokenizer_encode(tokenizer, spaced, length_bytes + 1, tokens, count, error);
+    for (size_t n = 0; status == ATTN_OK && n < *count; n++) {
+        (*tokens)[n].begin -= (*tokens)[n].begin > 0;
+        (*tokens)[n].end -= 1;
+    }
+    free(spaced);
+    return status;
+}

@@ -27,6 +27,13 @@ typedef struct attn_word {
     int64_t begin, end;
 } attn_word;
 
+/** Tokens of one word as they are within a text, after a space, which is none of the
+ * word's bytes that they cover; at least one. */
+ATTN_CHECKED attn_status attn_word_encode(const attn_tokenizer *tokenizer,
+                                          const char *word, size_t length_bytes,
+                                          attn_token **tokens, size_t *count,
+                                          attn_error *error);
+
 ATTN_CHECKED attn_status attn_words_of_tokens(const char *text, const attn_token *tokens,
                                               size_t count, attn_word **words,
                                               size_t *word_count, attn_error *error);

@@ -65,6 +65,9 @@ static json_t *describe(const struct attn_training *training)
             (double)position->batch / (double)training->batches.count,
         "target_tokens", (json_int_t)position->target_tokens, "minutes",
         position->seconds / 60.0, "valid_loss", loss, "valid_perplexity", exp(loss));
+    if (position->step > 0)
+        json_object_set_new(scores, "seconds_per_step",
+                            json_real(position->seconds / (double)position->step));
     if (!isnan(valid->accuracy) && !training->best)
         json_object_set_new(scores, "valid_accuracy", json_real(valid->accuracy));
     return scores;

@@ -113,5 +113,7 @@ const attn_task_kind *attn_task_kind_of_model(const char *folder);
 extern const attn_task_kind attn_task_translator;
 extern const attn_task_kind attn_task_captioner;
 extern const attn_task_kind attn_task_recurrent_translator;
+extern const attn_task_kind attn_task_classifier;
+extern const attn_task_kind attn_task_tagger;
 
 #endif

@@ -11,6 +11,8 @@ static const attn_task_kind *const KINDS[] = {
     &attn_task_translator,
     &attn_task_recurrent_translator,
     &attn_task_captioner,
+    &attn_task_classifier,
+    &attn_task_tagger,
     NULL,
 };
 
