@@ -1,7 +1,7 @@
 /* A record from a translator. */
 #include "inspect/build.h"
-#include "inspect/buffer.h"
-#include "inspect/join.h"
+#include "inspect/texts.h"
+#include "inspect/watch.h"
 #include "text/words.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,25 +12,22 @@ typedef struct builder {
     const attn_record_request *request;
     attn_record *record;
     attn_error *error;
-    attn_token *source_tokens, *target_tokens;
-    size_t source_count, target_count;
-    char *target_text; /* raw bytes of the target's tokens, which their places refer to */
-    size_t target_length;
+    attn_token *source_tokens;
+    size_t source_count;
+    attn_written target;
     int32_t *source_ids; /* with </s> */
     int32_t *target_ids; /* </s>, then the translation */
     attn_joining source, written, read;
-    float *weights; /* [query tokens][key tokens] of one head */
-    attn_record_part *parts[ATTN_RECORD_PARTS]; /* by kind */
+    attn_watch watch;
 } builder;
 
 static void builder_free(builder *b)
 {
     free(b->source_tokens);
-    free(b->target_tokens);
-    free(b->target_text);
+    attn_written_free(&b->target);
     free(b->source_ids);
     free(b->target_ids);
-    free(b->weights);
+    attn_watch_free(&b->watch);
     attn_joining_free(&b->source);
     attn_joining_free(&b->written);
     attn_joining_free(&b->read);
@@ -55,19 +52,10 @@ static attn_status check_length(builder *b, const char *what, size_t tokens)
 static attn_status encode(builder *b, const char *what, const char *text, size_t length,
                           attn_token **tokens, size_t *count)
 {
-    const size_t valid = attn_utf8_valid(text, length);
-    if (valid < length)
-        return attn_error_set(b->error, ATTN_EFORMAT,
-                              "%s is not UTF-8: byte 0x%02x at byte %zu of %zu", what,
-                              (unsigned)(unsigned char)text[valid], valid + 1, length);
-    if (memchr(text, '\0', length) != NULL)
-        return attn_error_set(b->error, ATTN_EFORMAT,
-                              "%s has a NUL character; expected text", what);
-    if (strspn(text, " \t\r\n\v\f") >= length)
-        return attn_error_set(b->error, ATTN_EINVAL, "%s is empty; expected a sentence",
-                              what);
-    const attn_status status = attn_tokenizer_encode(b->request->tokenizer, text, length,
-                                                     tokens, count, b->error);
+    attn_status status = attn_check_sentence(what, text, length, b->error);
+    if (status == ATTN_OK)
+        status = attn_tokenizer_encode(b->request->tokenizer, text, length, tokens, count,
+                                       b->error);
     return status == ATTN_OK ? check_length(b, what, *count) : status;
 }
 
@@ -87,35 +75,16 @@ static attn_status encode_source(builder *b, const char *text, size_t length)
     return ATTN_OK;
 }
 
-/* Tokens with their places in the text they make. */
 static attn_status place_tokens(builder *b, const attn_translation *translation)
 {
-    attn_buffer raw = {0};
-    b->target_count = translation->count;
-    b->target_tokens = calloc(translation->count + 1, sizeof *b->target_tokens);
-    attn_status status = b->target_tokens == NULL ? no_memory(b) : ATTN_OK;
-    for (size_t i = 0; status == ATTN_OK && i < translation->count; i++) {
-        const char *bytes;
-        size_t length;
-        bool special;
-        status = attn_tokenizer_bytes(b->request->tokenizer, translation->ids[i], &bytes,
-                                      &length, &special, b->error);
-        if (status != ATTN_OK)
-            break;
-        b->target_tokens[i] = (attn_token){.id = translation->ids[i],
-                                           .begin = (int64_t)raw.length,
-                                           .end = (int64_t)(raw.length + length)};
-        attn_buffer_put_bytes(&raw, bytes, length);
-    }
-    if (status == ATTN_OK)
-        status = attn_buffer_take(&raw, &b->target_text, &b->target_length, b->error);
-    else
-        attn_buffer_free(&raw);
-    if (status == ATTN_OK)
-        status =
-            attn_tokenizer_decode(b->request->tokenizer, translation->ids,
-                                  translation->count, &b->record->translation, b->error);
-    return status;
+    const attn_status status =
+        attn_written_place(&b->target, b->request->tokenizer, translation->ids,
+                           translation->count, b->error);
+    if (status != ATTN_OK)
+        return status;
+    b->record->translation = b->target.text;
+    b->target.text = NULL;
+    return ATTN_OK;
 }
 
 static attn_status search(builder *b)
@@ -163,16 +132,16 @@ static attn_status take_translation(builder *b)
 {
     const char *text = b->request->translation;
     attn_status status = encode(b, "the translation", text, strlen(text),
-                                &b->target_tokens, &b->target_count);
+                                &b->target.tokens, &b->target.count);
     if (status != ATTN_OK)
         return status;
-    b->target_text = strdup(text);
-    b->target_length = strlen(text);
+    b->target.raw = strdup(text);
+    b->target.length = strlen(text);
     b->record->translation = strdup(text);
     b->record->forced = true;
     b->record->finished = true;
-    return b->target_text == NULL || b->record->translation == NULL ? no_memory(b)
-                                                                    : ATTN_OK;
+    return b->target.raw == NULL || b->record->translation == NULL ? no_memory(b)
+                                                                   : ATTN_OK;
 }
 
 static attn_status encode_target(builder *b)
@@ -182,12 +151,12 @@ static attn_status encode_target(builder *b)
                                                                : search(b);
     if (status != ATTN_OK)
         return status;
-    b->target_ids = calloc(b->target_count + 1, sizeof *b->target_ids);
+    b->target_ids = calloc(b->target.count + 1, sizeof *b->target_ids);
     if (b->target_ids == NULL)
         return no_memory(b);
     b->target_ids[0] = ATTN_TOKEN_EOS;
-    for (size_t i = 0; i < b->target_count; i++)
-        b->target_ids[i + 1] = b->target_tokens[i].id;
+    for (size_t i = 0; i < b->target.count; i++)
+        b->target_ids[i + 1] = b->target.tokens[i].id;
     return ATTN_OK;
 }
 
@@ -198,12 +167,12 @@ static attn_status join_words(builder *b)
         &record->source_words, &b->source, NULL, record->source, strlen(record->source),
         b->source_tokens, b->source_count, "</s>", b->error);
     if (status == ATTN_OK)
-        status = attn_join_text(&record->written_words, &b->written, NULL, b->target_text,
-                                b->target_length, b->target_tokens, b->target_count,
+        status = attn_join_text(&record->written_words, &b->written, NULL, b->target.raw,
+                                b->target.length, b->target.tokens, b->target.count,
                                 "</s>", b->error);
     if (status == ATTN_OK)
-        status = attn_join_text(&record->read_words, &b->read, "<s>", b->target_text,
-                                b->target_length, b->target_tokens, b->target_count, NULL,
+        status = attn_join_text(&record->read_words, &b->read, "<s>", b->target.raw,
+                                b->target.length, b->target.tokens, b->target.count, NULL,
                                 b->error);
     return status;
 }
@@ -211,60 +180,24 @@ static attn_status join_words(builder *b)
 static attn_status add_parts(builder *b)
 {
     const attn_seq2seq *model = b->request->translator;
+    const attn_joining *const rows[] = {&b->source, &b->read, &b->written};
+    const attn_joining *const keys[] = {&b->source, &b->read, &b->source};
     attn_status status = ATTN_OK;
     for (int kind = 0; status == ATTN_OK && kind <= ATTN_PART_CROSS; kind++)
         if (model->attention[kind].layers > 0)
-            status = attn_record_add_part(
-                b->record, (attn_part)kind, model->attention[kind].layers,
-                model->attention[kind].heads, &b->parts[kind], b->error);
+            status = attn_watch_add(
+                &b->watch, b->record, (attn_part)kind, model->attention[kind].layers,
+                model->attention[kind].heads, rows[kind], keys[kind], b->error);
     if (status == ATTN_OK && b->record->part_count == 0)
         status = attn_error_set(b->error, ATTN_EUNSUPPORTED,
                                 "%.60s has no attention: there is nothing to look at",
                                 b->request->model);
-    const size_t longest =
-        b->source_count > b->target_count ? b->source_count : b->target_count;
-    if (status == ATTN_OK)
-        b->weights = calloc((longest + 1) * (longest + 1), sizeof *b->weights);
-    return status == ATTN_OK && b->weights == NULL ? no_memory(b) : status;
-}
-
-/* Called in the pass, for each attention. */
-static attn_status keep(void *user, const attn_observation *seen)
-{
-    builder *b = user;
-    attn_record_part *part = b->parts[seen->part];
-    const attn_joining *rows = seen->part == ATTN_PART_ENCODER   ? &b->source
-                               : seen->part == ATTN_PART_DECODER ? &b->read
-                                                                 : &b->written;
-    const attn_joining *keys = seen->part == ATTN_PART_DECODER ? &b->read : &b->source;
-    const attn_statistics *statistics = &seen->tensors->statistics;
-    if (part == NULL)
-        return ATTN_EINVAL;
-    const int64_t row_words = part->rows->length, key_words = part->keys->length;
-    if (seen->layer >= part->layers || seen->shape->H != part->heads ||
-        seen->shape->Lq != rows->tokens || seen->shape->Lk != keys->tokens)
-        return ATTN_EINVAL;
-    for (int64_t h = 0; h < part->heads; h++) {
-        const int64_t head = seen->layer * part->heads + h;
-        const attn_rectangle all = {
-            .h = h, .queries = rows->tokens, .keys = keys->tokens};
-        const attn_status status =
-            attn_weights(seen->context, seen->shape, seen->tensors, seen->options, &all,
-                         b->weights, keys->tokens);
-        if (status != ATTN_OK)
-            return status;
-        attn_join_weights(part->weights + head * row_words * key_words, key_words,
-                          b->weights, rows, keys, part->rows);
-        attn_join_entropies(part->row_entropy + head * row_words,
-                            statistics->entropy + h * rows->tokens,
-                            statistics->visible_keys + h * rows->tokens, rows, row_words);
-    }
-    return ATTN_OK;
+    return status;
 }
 
 static attn_status watch(builder *b)
 {
-    const attn_observer observer = {b, keep};
+    const attn_observer observer = {&b->watch, attn_watch_keep};
     const attn_seq2seq *model = b->request->translator;
     attn_tape *tape;
     attn_status status = attn_tape_create(&tape, b->request->context);
@@ -274,7 +207,7 @@ static attn_status watch(builder *b)
     const attn_pass pass = {
         .tape = tape, .parameters = model->parameters, .observer = &observer};
     const int64_t source_starts[] = {0, (int64_t)b->source_count + 1};
-    const int64_t target_starts[] = {0, (int64_t)b->target_count + 1};
+    const int64_t target_starts[] = {0, (int64_t)b->target.count + 1};
     const attn_pair_batch batch = {.sentences = 1,
                                    .source = b->source_ids,
                                    .source_starts = source_starts,
@@ -285,8 +218,7 @@ static attn_status watch(builder *b)
     if (status != ATTN_OK)
         status = attn_error_from_context(b->error, status, b->request->context);
     attn_tape_destroy(tape);
-    for (int64_t i = 0; status == ATTN_OK && i < b->record->part_count; i++)
-        attn_record_part_average(&b->record->parts[i]);
+    attn_watch_end(&b->watch);
     return status;
 }
 
