@@ -112,4 +112,16 @@ attn_tensor *attn_bert_loss(const attn_bert *bert, const attn_pass *pass,
                             const attn_bert_input *input, const int32_t *targets,
                             float smoothing, double divisor, double *plain);
 
+/** The same outside training, unsmoothed and undivided, for those who want to know more:
+ * fails the tape in training.  logits has a row for each target that counts, in order. */
+typedef struct attn_bert_measures {
+    const float *logits; /* of the tape */
+    double plain;        /* sum of the cross-entropies, in nats */
+    int64_t count;       /* targets that count */
+    int64_t correct;     /* of them, those with the largest logit, the first of equals */
+} attn_bert_measures;
+bool attn_bert_measure(const attn_bert *bert, const attn_pass *pass,
+                       const attn_bert_input *input, const int32_t *targets,
+                       attn_bert_measures *measures);
+
 #endif

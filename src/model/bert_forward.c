@@ -6,6 +6,7 @@
  * and one of three heads on x.  Dropout falls on the first norm's result and on what
  * joins the residual stream. */
 #include "model/bert_parts.h"
+#include <math.h>
 #include <string.h>
 
 /* ---- The encoder ----------------------------------------------------------------- */
@@ -164,22 +165,74 @@ static struct targets choose_targets(attn_tape *tape, const int32_t *targets,
     return chosen;
 }
 
+/* The head of the rows that are needed for targets, which become those of these rows. */
+static struct head head_of_targets(const attn_bert *bert, const attn_pass *pass,
+                                   const attn_bert_input *input, const int32_t **targets)
+{
+    attn_tensor *const x = attn_bert_encode(bert, pass, input);
+    if (bert->config.head != ATTN_BERT_MASKED)
+        return label_head(bert, pass, x, input->packing);
+    const struct targets chosen = choose_targets(
+        pass->tape, *targets, input->packing.starts[input->packing.sequences]);
+    *targets = chosen.values;
+    return vocabulary_head(bert, pass,
+                           attn_gather(pass->tape, x, chosen.rows, chosen.count, 1));
+}
+
 attn_tensor *attn_bert_loss(const attn_bert *bert, const attn_pass *pass,
                             const attn_bert_input *input, const int32_t *targets,
                             float smoothing, double divisor, double *plain)
 {
-    attn_tape *const tape = pass->tape;
-    attn_tensor *x = attn_bert_encode(bert, pass, input);
-    struct head head;
-    if (bert->config.head == ATTN_BERT_MASKED) {
-        const struct targets chosen = choose_targets(
-            tape, targets, input->packing.starts[input->packing.sequences]);
-        x = attn_gather(tape, x, chosen.rows, chosen.count, 1);
-        head = vocabulary_head(bert, pass, x);
-        targets = chosen.values;
-    } else {
-        head = label_head(bert, pass, x, input->packing);
+    const struct head head = head_of_targets(bert, pass, input, &targets);
+    return attn_linear_cross_entropy(pass->tape, head.x, head.weight, head.bias, true,
+                                     targets, smoothing, divisor, plain);
+}
+
+/* −log softmax(logits)[target] */
+static double cross_entropy(const float *logits, int64_t count, int32_t target,
+                            bool *is_largest)
+{
+    int64_t largest = 0;
+    double sum = 0.0;
+    for (int64_t i = 1; i < count; i++)
+        largest = logits[i] > logits[largest] ? i : largest;
+    for (int64_t i = 0; i < count; i++)
+        sum += exp((double)logits[i] - (double)logits[largest]);
+    *is_largest = largest == target;
+    return log(sum) + (double)logits[largest] - (double)logits[target];
+}
+
+bool attn_bert_measure(const attn_bert *bert, const attn_pass *pass,
+                       const attn_bert_input *input, const int32_t *targets,
+                       attn_bert_measures *measures)
+{
+    *measures = (attn_bert_measures){0};
+    if (attn_tape_training(pass->tape)) {
+        attn_tape_fail(pass->tape, ATTN_EINVAL,
+                       "attn_bert_measure: the tape is in training, expected one that is "
+                       "not");
+        return false;
     }
-    return attn_linear_cross_entropy(tape, head.x, head.weight, head.bias, true, targets,
-                                     smoothing, divisor, plain);
+    const struct head head = head_of_targets(bert, pass, input, &targets);
+    const attn_tensor *const logits = logits_of(pass, &head);
+    if (!logits)
+        return false;
+    const int64_t columns = logits->extent[1];
+    measures->logits = logits->data;
+    for (int64_t row = 0; row < logits->extent[0]; row++) {
+        bool is_largest;
+        if (targets[row] < 0)
+            continue;
+        if (targets[row] >= columns) {
+            attn_tape_fail(pass->tape, ATTN_EINVAL,
+                           "attn_bert_measure: target %ld, expected less than %lld",
+                           (long)targets[row], (long long)columns);
+            return false;
+        }
+        measures->plain += cross_entropy(logits->data + row * columns, columns,
+                                         targets[row], &is_largest);
+        measures->count++;
+        measures->correct += is_largest;
+    }
+    return true;
 }

@@ -110,6 +110,7 @@ const attn_task_kind *const *attn_task_kinds(void);
 /** The kind of the model in a folder, by its config.json; NULL where there is none. */
 const attn_task_kind *attn_task_kind_of_model(const char *folder);
 
+extern const attn_task_kind attn_task_masked;
 extern const attn_task_kind attn_task_translator;
 extern const attn_task_kind attn_task_captioner;
 extern const attn_task_kind attn_task_recurrent_translator;
