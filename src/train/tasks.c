@@ -8,12 +8,12 @@
 enum { PATH_BYTES = 4200, CONFIG_BYTES = 1 << 24 };
 
 static const attn_task_kind *const KINDS[] = {
-    &attn_task_masked,
     &attn_task_translator,
     &attn_task_recurrent_translator,
     &attn_task_captioner,
     &attn_task_classifier,
     &attn_task_tagger,
+    &attn_task_masked,
     NULL,
 };
 

@@ -359,6 +359,39 @@ static void the_loss_is_that_of_the_logits_with_a_target(void **state)
     }
 }
 
+static void measuring_gives_the_loss_and_counts_what_is_right(void **state)
+{
+    (void)state;
+    for (int head = 0; head < HEADS; head++) {
+        const attn_bert_config config = without_dropout((attn_bert_head)head);
+        attn_bert *const bert = bert_create(&config, 5);
+        attn_tape *const tape = bert_tape();
+        const attn_bert_input input = bert_input();
+        const attn_pass pass = {.tape = tape, .parameters = attn_bert_parameters(bert)};
+        attn_bert_measures measures;
+        int32_t best[BERT_TOKENS];
+        const float *const logits = bert_logits(bert, tape, &input);
+        const int64_t columns = bert_columns(&config), rows = bert_rows(&config);
+        for (int64_t row = 0; row < rows; row++) {
+            best[row] = 0;
+            for (int32_t i = 1; i < columns; i++)
+                if (logits[row * columns + i] > logits[row * columns + best[row]])
+                    best[row] = i;
+        }
+        attn_tape_begin(tape, false, 0);
+        assert_true(attn_bert_measure(bert, &pass, &input, best, &measures));
+        assert_int_equal(measures.count, rows);
+        assert_int_equal(measures.correct, rows);
+        attn_tape_begin(tape, false, 0);
+        assert_true(attn_bert_measure(bert, &pass, &input, TARGETS, &measures));
+        assert_true(fabs(measures.plain - loss_of(bert, tape, NULL) * 5.0) < 1e-4);
+        assert_true(measures.correct < measures.count);
+        assert_false(attn_bert_measure(bert, &pass, &input, TARGETS, &measures));
+        bert_tape_destroy(tape);
+        attn_bert_destroy(bert);
+    }
+}
+
 static void check_gradients(const attn_bert_config *config)
 {
     const float step = 2e-2f;
@@ -613,6 +646,7 @@ int main(void)
         cmocka_unit_test(types_that_are_not_given_are_0),
         cmocka_unit_test(logits_at_some_tokens_are_those_among_all),
         cmocka_unit_test(the_loss_is_that_of_the_logits_with_a_target),
+        cmocka_unit_test(measuring_gives_the_loss_and_counts_what_is_right),
         cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
         cmocka_unit_test(a_few_hundred_steps_learn_the_targets),
         cmocka_unit_test(without_a_target_the_loss_and_all_gradients_are_0),
