@@ -36,6 +36,7 @@ static attn_status check_sizes(const attn_language_config *config, attn_error *e
         {"max_positions", config->max_positions, 1, 1 << 22},
         {"bos", config->bos, -1, config->vocabulary - 1},
         {"eos", config->eos, -1, config->vocabulary - 1},
+        {"text_window", config->text_window, 0, config->max_positions},
     };
     return check_bounds(bounds, sizeof bounds / sizeof bounds[0], error);
 }

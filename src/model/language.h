@@ -33,6 +33,8 @@ typedef struct attn_language_config {
     float attention_dropout;
     bool untied;      /* the projection is a table of its own and not the embedding */
     int64_t bos, eos; /* ids of what begins and ends a text; −1 where there is none */
+    int64_t text_window; /* how it was trained: on windows of so many tokens of a long
+                          * text, each after bos; 0: a line is a text */
 } attn_language_config;
 
 typedef struct attn_language attn_language;
@@ -69,10 +71,16 @@ attn_tensor *attn_language_hidden(const attn_language *language, const attn_pass
 /** [tokens][vocabulary] */
 attn_tensor *attn_language_logits(const attn_language *language, const attn_pass *pass,
                                   const int32_t *ids, attn_packing packing);
-/** Sum over the tokens of the cross-entropy of what follows each, targets[n] (below 0:
- * not counted), divided by divisor; see attn_linear_cross_entropy. */
+/** Sum over the tokens of the smoothed cross-entropy of what follows each, targets[n]
+ * (below 0: not counted), divided by divisor; see attn_linear_cross_entropy. */
 attn_tensor *attn_language_loss(const attn_language *language, const attn_pass *pass,
                                 const int32_t *ids, const int32_t *targets,
-                                attn_packing packing, double divisor, double *plain);
+                                attn_packing packing, float smoothing, double divisor,
+                                double *plain);
+/** The same, unsmoothed, of rows of hidden states. */
+attn_tensor *attn_language_loss_of_hidden(const attn_language *language,
+                                          const attn_pass *pass, attn_tensor *hidden,
+                                          const int32_t *targets, double divisor,
+                                          double *plain);
 
 #endif

@@ -137,12 +137,28 @@ attn_tensor *attn_language_logits(const attn_language *language, const attn_pass
                                  attn_language_hidden(language, pass, ids, packing));
 }
 
-attn_tensor *attn_language_loss(const attn_language *language, const attn_pass *pass,
-                                const int32_t *ids, const int32_t *targets,
-                                attn_packing packing, double divisor, double *plain)
+static attn_tensor *loss_of(const attn_language *language, const attn_pass *pass,
+                            attn_tensor *hidden, const int32_t *targets, float smoothing,
+                            double divisor, double *plain)
 {
-    attn_tensor *const hidden = attn_language_hidden(language, pass, ids, packing);
     return attn_linear_cross_entropy(pass->tape, hidden,
                                      attn_pass_parameter(pass, language->output), NULL,
-                                     false, targets, 0.0f, divisor, plain);
+                                     false, targets, smoothing, divisor, plain);
+}
+
+attn_tensor *attn_language_loss(const attn_language *language, const attn_pass *pass,
+                                const int32_t *ids, const int32_t *targets,
+                                attn_packing packing, float smoothing, double divisor,
+                                double *plain)
+{
+    return loss_of(language, pass, attn_language_hidden(language, pass, ids, packing),
+                   targets, smoothing, divisor, plain);
+}
+
+attn_tensor *attn_language_loss_of_hidden(const attn_language *language,
+                                          const attn_pass *pass, attn_tensor *hidden,
+                                          const int32_t *targets, double divisor,
+                                          double *plain)
+{
+    return loss_of(language, pass, hidden, targets, 0.0f, divisor, plain);
 }

@@ -36,6 +36,7 @@ static attn_status read_shared(const attn_config_file *file, attn_language_confi
     ATTN_TRY(attn_config_file_probability(file, "dropout", 0.0, &config->dropout));
     ATTN_TRY(attn_config_file_flag(file, "tie_word_embeddings", false, &tied));
     config->untied = !tied;
+    ATTN_TRY(attn_config_file_integer(file, "text_window", 0, &config->text_window));
     ATTN_TRY(read_token(file, "bos_token_id", &config->bos));
     return read_token(file, "eos_token_id", &config->eos);
 }
@@ -167,7 +168,7 @@ static json_t *shared_json(const attn_language_config *config, int dtype)
 {
     const bool is_llama = config->body == ATTN_LANGUAGE_LLAMA;
     return json_pack(
-        "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:i}",
+        "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:i, s:I}",
         "architectures", is_llama ? "LlamaForCausalLM" : "LstmForCausalLM", "model_type",
         is_llama ? LLAMA : LSTM, "dtype",
         dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "vocab_size",
@@ -176,7 +177,7 @@ static json_t *shared_json(const attn_language_config *config, int dtype)
         (json_int_t)config->max_positions, "tie_word_embeddings", !config->untied,
         "use_cache", 1, "dropout", attn_json_decimal(config->dropout), "bos_token_id",
         token_json(config->bos), "eos_token_id", token_json(config->eos), "pad_token_id",
-        ATTN_TOKEN_PAD);
+        ATTN_TOKEN_PAD, "text_window", (json_int_t)config->text_window);
 }
 
 /* Once for `transformers` before version 5, once for later ones. */

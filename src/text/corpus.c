@@ -90,6 +90,65 @@ static bool ends_with(const char *text, const char *end)
     return length >= end_length && strcmp(text + length - end_length, end) == 0;
 }
 
+static attn_status read_text(const char *path, char **text, size_t *length,
+                             attn_error *error)
+{
+    *text = NULL;
+    ATTN_TRY(attn_file_read(path, FILE_LIMIT, text, length, error));
+    return ends_with(path, ".xz") ? unpack(path, text, length, error) : ATTN_OK;
+}
+
+/* What is not text: its bytes before the mark of their order. */
+static size_t mark_bytes(const char *text, size_t length)
+{
+    return length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+/* ---- A whole file ---------------------------------------------------------------- */
+
+static size_t line_of(const char *text, size_t at)
+{
+    size_t line = 1;
+    for (size_t i = 0; i < at; i++)
+        line += text[i] == '\n';
+    return line;
+}
+
+static attn_status check_text(const char *text, size_t length, const char *path,
+                              attn_error *error)
+{
+    const char *const nul = memchr(text, '\0', length);
+    const size_t valid = attn_utf8_valid(text, length);
+    if (valid < length)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s, line %zu: not UTF-8 (0x%02X), expected text", path,
+                              line_of(text, valid), (unsigned char)text[valid]);
+    if (nul)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s, line %zu: a byte 0 in it, expected text", path,
+                              line_of(text, (size_t)(nul - text)));
+    return ATTN_OK;
+}
+
+attn_status attn_text_load(char **text, size_t *length_bytes, const char *path,
+                           attn_error *error)
+{
+    char *read;
+    size_t length;
+    attn_status status = read_text(path, &read, &length, error);
+    if (status == ATTN_OK)
+        status = check_text(read, length, path, error);
+    if (status != ATTN_OK) {
+        free(read);
+        return status;
+    }
+    const size_t mark = mark_bytes(read, length);
+    memmove(read, read + mark, length - mark + 1);
+    *text = read;
+    *length_bytes = length - mark;
+    return ATTN_OK;
+}
+
 /* ---- Lines ----------------------------------------------------------------------- */
 
 struct reader {
@@ -152,10 +211,8 @@ static attn_status cut_lines(struct reader *reader, size_t length, attn_error *e
                    sizeof *corpus->first_field))
         return no_memory(reader, error);
     corpus->first_field[0] = 0;
-    char *line = corpus->text;
+    char *line = corpus->text + mark_bytes(corpus->text, length);
     char *const text_end = corpus->text + length;
-    if (length >= 3 && memcmp(line, "\xEF\xBB\xBF", 3) == 0)
-        line += 3; /* a byte-order mark is not text */
     while (line < text_end) {
         char *const newline = memchr(line, '\n', (size_t)(text_end - line));
         char *const next = newline ? newline + 1 : text_end;
@@ -174,10 +231,7 @@ attn_status attn_corpus_load(attn_corpus *corpus, const char *path, size_t colum
 {
     *corpus = (attn_corpus){0};
     size_t length;
-    ATTN_TRY(attn_file_read(path, FILE_LIMIT, &corpus->text, &length, error));
-    attn_status status = ATTN_OK;
-    if (ends_with(path, ".xz"))
-        status = unpack(path, &corpus->text, &length, error);
+    attn_status status = read_text(path, &corpus->text, &length, error);
     struct reader reader = {.corpus = corpus, .path = path, .columns = columns};
     if (status == ATTN_OK)
         status = cut_lines(&reader, length, error);

@@ -1,4 +1,5 @@
-/* Parallel text: one sentence pair a line, columns separated by tabs; .xz is unpacked. */
+/* Text from files, .xz unpacked: parallel text, one sentence pair a line, columns
+ * separated by tabs; or a whole file as one text. */
 #ifndef ATTN_TEXT_CORPUS_H
 #define ATTN_TEXT_CORPUS_H
 
@@ -16,6 +17,10 @@ typedef struct attn_corpus {
  */
 ATTN_CHECKED attn_status attn_corpus_load(attn_corpus *corpus, const char *path,
                                           size_t columns, attn_error *error);
+/** The whole file, without a byte-order mark, NUL-ended, the caller's to free.  UTF-8
+ * without a byte 0, or ATTN_EFORMAT names the line. */
+ATTN_CHECKED attn_status attn_text_load(char **text, size_t *length_bytes,
+                                        const char *path, attn_error *error);
 void attn_corpus_free(attn_corpus *corpus);
 
 #endif

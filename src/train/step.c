@@ -51,7 +51,7 @@ static attn_tensor *shard_loss(void *user, const attn_pass *pass, size_t shard,
     const attn_packing packing = {step->options.texts / SHARDS, step->starts};
     const size_t first = shard * (size_t)step->shard_tokens;
     return attn_language_loss(step->language, pass, step->ids + first,
-                              step->targets + first, packing, (double)step->tokens,
+                              step->targets + first, packing, 0.0f, (double)step->tokens,
                               &sums->plain);
 }
 

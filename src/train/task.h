@@ -116,5 +116,6 @@ extern const attn_task_kind attn_task_captioner;
 extern const attn_task_kind attn_task_recurrent_translator;
 extern const attn_task_kind attn_task_classifier;
 extern const attn_task_kind attn_task_tagger;
+extern const attn_task_kind attn_task_language;
 
 #endif

@@ -13,6 +13,7 @@ static const attn_task_kind *const KINDS[] = {
     &attn_task_captioner,
     &attn_task_classifier,
     &attn_task_tagger,
+    &attn_task_language,
     &attn_task_masked,
     NULL,
 };

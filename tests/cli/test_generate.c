@@ -27,7 +27,7 @@ static void train(attn_language *language, const int32_t *ids, int64_t count, fl
         const attn_pass pass = {tape, parameters, gradients, NULL};
         attn_tensor *const sum =
             attn_language_loss(language, &pass, ids, ids + 1, (attn_packing){1, starts},
-                               (double)(count - 1), &loss);
+                               0.0f, (double)(count - 1), &loss);
         assert_int_equal(attn_tape_backward(tape, sum, 1.0f), ATTN_OK);
         for (size_t i = 0; i < parameters->floats; i++)
             parameters->values[i] -= rate * gradients[i];

@@ -100,7 +100,7 @@ static double loss_of(attn_language *language, attn_tape *tape, const int32_t *i
         targets[n] = n % 5 == 4 ? -1 : (ids[n] + 1) % VOCABULARY;
     attn_tape_begin(tape, true, 0);
     attn_tensor *const loss =
-        attn_language_loss(language, &pass, ids, targets, PACKING, 10.0, &plain);
+        attn_language_loss(language, &pass, ids, targets, PACKING, 0.0f, 10.0, &plain);
     if (!loss)
         fail_msg("%s", attn_context_message(attn_tape_context(tape)));
     assert_true(fabs(plain / 10.0 - (double)loss->data[0]) < 1e-5);
