@@ -392,6 +392,29 @@ static void recipes_that_do_not_fit_are_named(void **state)
     }
 }
 
+static void the_recipes_of_the_house_are_good(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"language-sentences", "language-sentences-lstm",
+                                        "language-speeches"};
+    const char *const folder_of_recipes = getenv("ATTN_RECIPES");
+    if (!folder_of_recipes) {
+        print_message(
+            "skipped: the_recipes_of_the_house_are_good (ATTN_RECIPES is not set)\n");
+        skip();
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        attn_recipe recipe;
+        attn_error error;
+        char path[1024];
+        snprintf(path, sizeof path, "%s/%s.json", folder_of_recipes, names[i]);
+        if (attn_recipe_load(&recipe, path, &error) != ATTN_OK)
+            fail_msg("%s", error.message);
+        assert_ptr_equal(recipe.kind, &attn_task_language);
+        attn_recipe_free(&recipe);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -404,6 +427,7 @@ int main(void)
         cmocka_unit_test(pairs_that_are_none_are_named),
         cmocka_unit_test(a_training_learns_lines_and_windows_with_either_body),
         cmocka_unit_test(recipes_that_do_not_fit_are_named),
+        cmocka_unit_test(the_recipes_of_the_house_are_good),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
