@@ -11,6 +11,7 @@ enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 int cli_look(int argc, char **argv);
 int cli_translate(int argc, char **argv);
 int cli_generate(int argc, char **argv);
+int cli_caption(int argc, char **argv);
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_walk(int argc, char **argv);

@@ -1,10 +1,9 @@
-/* attn look: where a translator looked while it read and wrote a text. */
+/* attn look: where a model looked while it read a text or a picture, and wrote. */
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/look_choose.h"
-#include "cli/model.h"
+#include "cli/look_record.h"
 #include "file/file.h"
-#include "inspect/build.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,18 +13,21 @@
 static const char help[] =
     "usage: attn look TEXT|FILE|FILE.attn|- [options]\n"
     "\n"
-    "Translates a sentence and shows where every head looked: the verdict first,\n"
-    "then the alignment, what the heads do, and those worth a look.  A file that\n"
-    "exists is read, all its lines as one text; an .attn file is a record kept\n"
-    "before; - or nothing is standard input.\n"
+    "Runs a model on a sentence and shows where every head looked: the verdict first,\n"
+    "then the alignment, what the heads do, and those worth a look.  A translator\n"
+    "translates, a captioner describes a picture (.png), other models label the text,\n"
+    "fill its <mask> or say what comes next.  A file that exists is read, all its lines\n"
+    "as one text; an .attn file is a record kept before; - or nothing is standard "
+    "input.\n"
     "\n"
     "  --at WORD|N         one word, every head; was#2 is its second occurrence\n"
     "  --layer N           with --head N (or --head 3.4): one head, or one row, in full\n"
-    "  --part PART         encoder, decoder or cross\n"
+    "  --part PART         encoder, decoder, cross or pooling\n"
     "  -o FILE             .svg .png .html .json, or .attn to keep the record\n"
     "  --json              all words, weights and measures on standard output\n"
     "  --model NAME        a folder, or one of models/ (default translate-en-fr)\n"
-    "  --translation TEXT  look at this translation instead of the model's own\n"
+    "  --translation TEXT  look at this translation (or caption) instead of the model's "
+    "own\n"
     "  --beam N            beams of the search (default 4)\n"
     "  --limits A=x,…      conventions: clear=.5 strong=.5 weak=.3 lift=1.4 broad=.8 "
     "faint=.05\n"
@@ -80,55 +82,6 @@ static attn_status read_text(const char *given, char **text, size_t *length,
     return attn_error_set(error, ATTN_EINVAL, "the text is empty; expected a sentence");
 }
 
-/* "translate-en-fr" goes from "en" to "fr"; another name says nothing. */
-static void read_languages(const char *name, char from[8], char to[8])
-{
-    const char *last = strrchr(name, '-');
-    from[0] = to[0] = '\0';
-    if (last == NULL || last - name < 3 || strlen(last + 1) != 2 || last[-3] != '-')
-        return;
-    snprintf(from, 8, "%.2s", last - 2);
-    snprintf(to, 8, "%.2s", last + 1);
-}
-
-static const char *base_name(char *folder)
-{
-    size_t length = strlen(folder);
-    while (length > 1 && folder[length - 1] == '/')
-        folder[--length] = '\0';
-    const char *slash = strrchr(folder, '/');
-    return slash == NULL || slash[1] == '\0' ? folder : slash + 1;
-}
-
-static attn_status run_model(const arguments *a, attn_record_request *request,
-                             const char *text, size_t length, attn_record **record,
-                             attn_error *error)
-{
-    cli_model model = {0};
-    char from[8], to[8];
-    attn_context *context = NULL;
-    attn_status status =
-        cli_model_load(&model, a->model == NULL ? "translate-en-fr" : a->model, error);
-    if (status == ATTN_OK) {
-        status = attn_context_create(&context, NULL);
-        if (status != ATTN_OK)
-            attn_error_set(error, status, "no attention on this machine: %s",
-                           attn_status_name(status));
-    }
-    request->model = base_name(model.folder);
-    read_languages(request->model, from, to);
-    request->source_language = from;
-    request->target_language = to;
-    request->translator = &model.seq2seq;
-    request->tokenizer = model.tokenizer;
-    request->context = context;
-    if (status == ATTN_OK)
-        status = attn_record_build(record, request, text, length, error);
-    attn_context_destroy(context);
-    cli_model_free(&model);
-    return status;
-}
-
 static attn_status make_record(const arguments *a, attn_record **record,
                                attn_error *error)
 {
@@ -140,13 +93,17 @@ static attn_status make_record(const arguments *a, attn_record **record,
                                   a->text);
         return attn_record_load(record, a->text, error);
     }
-    attn_record_request request = {0};
+    look_request request = {.model = a->model};
     char *text = NULL, *translation = NULL;
-    size_t length = 0;
-    attn_search_options_init(&request.search);
     if (a->beam != NULL)
-        request.search.beams = atoi(a->beam);
-    attn_status status = read_text(a->text, &text, &length, error);
+        request.beams = atoi(a->beam);
+    if (ends_with(a->text, ".png")) {
+        request.text = a->text;
+        request.model = a->model != NULL ? a->model : "captioner";
+        request.translation = a->translation;
+        return look_make_record(&request, record, error);
+    }
+    attn_status status = read_text(a->text, &text, &request.length, error);
     if (status == ATTN_OK && a->translation != NULL) {
         translation = strdup(a->translation);
         if (translation == NULL)
@@ -156,8 +113,9 @@ static attn_status make_record(const arguments *a, attn_record **record,
             cli_tidy(translation, strlen(translation));
         request.translation = translation;
     }
+    request.text = text;
     if (status == ATTN_OK)
-        status = run_model(a, &request, text, length, record, error);
+        status = look_make_record(&request, record, error);
     free(text);
     free(translation);
     return status;

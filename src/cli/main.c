@@ -10,10 +10,12 @@ static const struct verb {
     int (*run)(int argc, char **argv);
     const char *what;
 } verbs[] = {
-    {"look", cli_look, "translate a sentence and show where every head looked"},
+    {"look", cli_look,
+     "run a model on a text or picture and show where every head looked"},
     {"translate", cli_translate, "lines in, translated lines out"},
     {"generate", cli_generate,
      "a prompt in, the text that a language model goes on with"},
+    {"caption", cli_caption, "pictures in, a line about each out"},
     {"walk", cli_walk, "attention worked by hand, step by step"},
     {"train", cli_train, "train a model from a recipe"},
     {"eval", cli_eval, "score a translator on a file of references"},

@@ -88,7 +88,9 @@ void attn_put_model(attn_buffer *buffer, const attn_record *record)
     attn_buffer_print(buffer, ": %lld", (long long)any->layers);
     if (encoder && decoder)
         attn_buffer_print(buffer, "+%lld", (long long)decoder->layers);
-    attn_buffer_put(buffer, " layers of ");
+    attn_buffer_put(buffer, encoder && decoder ? " layers of "
+                            : any->layers == 1 ? " layer of "
+                                               : " layers of ");
     put_heads(buffer, any->heads);
     attn_buffer_put(buffer, ".");
 }

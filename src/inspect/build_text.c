@@ -46,12 +46,54 @@ static attn_status no_memory(const builder *b)
     return attn_error_set(b->error, ATTN_ENOMEM, "memory was refused for a record");
 }
 
+/* Tokens of a stretch of the text, after those that are there. */
+static attn_status append(builder *b, const char *text, size_t begin, size_t end)
+{
+    attn_token *tokens;
+    size_t count;
+    attn_status status = attn_tokenizer_encode(b->request->tokenizer, text + begin,
+                                               end - begin, &tokens, &count, b->error);
+    if (status != ATTN_OK)
+        return status;
+    attn_token *const all =
+        realloc(b->tokens, (b->count + count + 1) * sizeof *b->tokens);
+    if (all != NULL)
+        b->tokens = all;
+    else
+        status = no_memory(b);
+    for (size_t i = 0; all != NULL && i < count; i++)
+        b->tokens[b->count++] = (attn_token){.id = tokens[i].id,
+                                             .begin = tokens[i].begin + (int64_t)begin,
+                                             .end = tokens[i].end + (int64_t)begin};
+    free(tokens);
+    return status;
+}
+
+/* The text between masks, and the masks. */
+static attn_status tokenize(builder *b, const char *text, size_t length)
+{
+    static const char MASK[] = "<mask>";
+    const size_t mask = sizeof MASK - 1;
+    size_t begin = 0;
+    for (size_t at = 0; b->request->mask >= 0 && at + mask <= length; at++) {
+        if (memcmp(text + at, MASK, mask) != 0)
+            continue;
+        const attn_status status = append(b, text, begin, at);
+        if (status != ATTN_OK)
+            return status;
+        b->tokens[b->count++] = (attn_token){
+            .id = b->request->mask, .begin = (int64_t)at, .end = (int64_t)(at + mask)};
+        begin = at + mask;
+        at = begin - 1;
+    }
+    return append(b, text, begin, length);
+}
+
 static attn_status encode(builder *b, const char *text, size_t length)
 {
     attn_status status = attn_check_sentence("the text", text, length, b->error);
     if (status == ATTN_OK)
-        status = attn_tokenizer_encode(b->request->tokenizer, text, length, &b->tokens,
-                                       &b->count, b->error);
+        status = tokenize(b, text, length);
     if (status != ATTN_OK)
         return status;
     if ((int64_t)b->count > b->request->most_tokens)

@@ -20,6 +20,7 @@ typedef struct attn_text_request {
     attn_context *context;
     const attn_parameters *parameters;
     int64_t most_tokens;        /* of a text, without marks */
+    int32_t mask;               /* the token that "<mask>" in a text becomes, or −1 */
     const char *before, *after; /* marks the model puts around a text, or NULL */
     bool attends_words;         /* self-attention is between words and not their tokens */
     struct {

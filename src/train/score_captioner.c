@@ -2,6 +2,7 @@
  * are right word for word, cells that are, and how much of the attention of a digit's
  * word lies inside its cell. */
 #include "base/context.h"
+#include "model/config_file.h"
 #include "train/mix.h"
 #include "train/progress.h"
 #include "train/task_captioner.h"
@@ -184,37 +185,57 @@ static attn_status score_batch(struct scoring *scoring, int64_t first, attn_erro
 
 /* ---- A file ----------------------------------------------------------------------- */
 
+static attn_status check(const attn_captioner_config *config, const attn_digits *digits,
+                         const char *file, attn_error *error)
+{
+    if (config->rows == config->cell_rows * ATTN_CELL_SIDE &&
+        config->columns == config->cell_columns * ATTN_CELL_SIDE &&
+        config->cell_rows * config->cell_columns <= ATTN_CELL_LIMIT &&
+        digits->images.extent[0] >= 8)
+        return ATTN_OK;
+    return attn_error_set(
+        error, ATTN_EFORMAT,
+        "%s: %lld digits for pictures of %lld × %lld points in %lld × %lld cells, "
+        "expected at least 8, and at most %d cells of %d × %d points",
+        file, (long long)digits->images.extent[0], (long long)config->rows,
+        (long long)config->columns, (long long)config->cell_rows,
+        (long long)config->cell_columns, ATTN_CELL_LIMIT, ATTN_CELL_SIDE, ATTN_CELL_SIDE);
+}
+
+attn_status attn_captioner_test_pictures(const attn_captioner *captioner,
+                                         const char *file, attn_digits *digits,
+                                         attn_composition *composition, attn_error *error)
+{
+    const attn_captioner_config *const config = attn_captioner_config_of(captioner);
+    ATTN_TRY(attn_digits_load(digits, file, error));
+    const attn_status status = check(config, digits, file, error);
+    if (status == ATTN_OK)
+        *composition =
+            attn_captioner_composition(config, digits, ATTN_DIGITS_TEST, EMPTY);
+    else
+        attn_digits_free(digits);
+    return status;
+}
+
 static attn_status prepare(struct scoring *scoring, attn_error *error)
 {
     const attn_score_job *const job = scoring->job;
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/tokenizer.json", job->folder);
     ATTN_TRY(attn_captioner_load(&scoring->captioner, job->folder, error));
-    ATTN_TRY(attn_tokenizer_load(&scoring->tokenizer, path, error));
-    ATTN_TRY(attn_digits_load(&scoring->digits, job->file, error));
+    const attn_captioner_config *const config =
+        attn_captioner_config_of(scoring->captioner);
+    ATTN_TRY(attn_folder_tokenizer_load(&scoring->tokenizer, job->folder,
+                                        config->decoder.vocabulary, error));
+    ATTN_TRY(attn_captioner_test_pictures(scoring->captioner, job->file, &scoring->digits,
+                                          &scoring->composition, error));
+    if (strcmp(job->name, "valid") == 0)
+        scoring->composition = attn_captioner_composition(config, &scoring->digits,
+                                                          ATTN_DIGITS_VALID, EMPTY);
     const attn_status created = attn_context_create(&scoring->context, NULL);
     if (created != ATTN_OK)
         return attn_error_set(error, created, "a context: %s", attn_status_name(created));
-    const attn_captioner_config *const config =
-        attn_captioner_config_of(scoring->captioner);
-    if (config->rows != config->cell_rows * ATTN_CELL_SIDE ||
-        config->columns != config->cell_columns * ATTN_CELL_SIDE ||
-        config->cell_rows * config->cell_columns > ATTN_CELL_LIMIT ||
-        scoring->digits.images.extent[0] < 8)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "%s: pictures of %lld × %lld points in %lld × %lld cells and %lld digits, "
-            "expected cells of %d × %d points, at most %d, and at least 8 digits",
-            job->folder, (long long)config->rows, (long long)config->columns,
-            (long long)config->cell_rows, (long long)config->cell_columns,
-            (long long)scoring->digits.images.extent[0], ATTN_CELL_SIDE, ATTN_CELL_SIDE,
-            ATTN_CELL_LIMIT);
     int64_t rows, columns;
     attn_captioner_grid(scoring->captioner, &rows, &columns);
     scoring->points = config->rows * config->columns;
-    scoring->composition = attn_captioner_composition(
-        config, &scoring->digits,
-        strcmp(job->name, "valid") == 0 ? ATTN_DIGITS_VALID : ATTN_DIGITS_TEST, EMPTY);
     scoring->grey = malloc((size_t)(BATCH * scoring->points));
     scoring->cells = malloc(BATCH * sizeof *scoring->cells);
     scoring->weights = malloc((size_t)(4 * ATTN_CELL_LIMIT + 1) *

@@ -19,6 +19,15 @@ attn_composition attn_captioner_composition(const attn_captioner_config *config,
                                             const attn_digits *digits,
                                             attn_digit_split split, double empty);
 
+/** The digits of a file of which pictures to test are composed, and how.
+ * @return as attn_digits_load; ATTN_EFORMAT also where the captioner's pictures are not
+ *         made of cells of digits.  digits is the caller's to free. */
+ATTN_CHECKED attn_status attn_captioner_test_pictures(const attn_captioner *captioner,
+                                                      const char *file,
+                                                      attn_digits *digits,
+                                                      attn_composition *composition,
+                                                      attn_error *error);
+
 /** Which cell each token of a caption with its </s> is about, −1 for none ("over", </s>):
  * cells [count + 1], for the caption's tokens as the tokenizer gives them. */
 void attn_caption_cells(const char *caption, const attn_token *tokens, size_t count,

@@ -321,7 +321,7 @@ static void what_is_wrong_is_named(void **state)
         {MODEL OWN "'the cat' --head 3.1", 2,
          "the encoder has layers 1 to 2, heads 1 to 2"},
         {MODEL OWN "'the cat' --head 1", 2, "of which layer?"},
-        {MODEL "'the cat' --part middle", 2, "expected encoder, decoder or cross"},
+        {MODEL "'the cat' --part middle", 2, "expected encoder, decoder, cross or pooling"},
         {MODEL "'the cat' --limits clear=2", 2, "--limits has \"clear=2\""},
         {MODEL "'the cat' --theme blue", 2, "expected light or dark"},
         {MODEL "'the cat' --colour many", 2, "expected none, 256 or full"},

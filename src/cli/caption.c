@@ -1,0 +1,200 @@
+/* attn caption: a picture in, a line about it out. */
+#include "cli/cli.h"
+#include "inspect/build_picture.h"
+#include "model/config_file.h"
+#include "train/mix.h"
+#include "train/pictures.h"
+#include "train/task_captioner.h"
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char help[] =
+    "usage: attn caption MODEL PICTURE.png…  [options]\n"
+    "       attn caption MODEL DIGITS.images.idx.gz --picture N [-o PICTURE.png]\n"
+    "\n"
+    "Writes what is in each picture, a line each.  A picture has the size that the "
+    "model\n"
+    "was trained on, light on dark.  From a file of digits, picture N is composed of\n"
+    "digits that were not trained on, and kept where -o says.\n"
+    "\n"
+    "  --beam N       beams of the search (default 4; 1 is greedy)\n"
+    "  --picture N    which composition, from 1\n"
+    "  -o FILE        where to keep it\n"
+    "  --json         one object a line: file, caption, finished, score; and, of a\n"
+    "                 composition, what is really there\n"
+    "\n"
+    "example: attn caption captioner picture.png\n"
+    "         attn look picture.png --model captioner -o where.svg\n";
+
+struct arguments {
+    const char *model, *beam, *picture, *output;
+    bool json;
+    char **files;
+    int count;
+};
+
+struct job {
+    char folder[4096];
+    attn_captioner *captioner;
+    attn_tokenizer *tokenizer;
+    attn_context *context;
+    attn_search_options search;
+    bool json;
+};
+
+static attn_status load(struct job *job, const char *name, attn_error *error)
+{
+    attn_status status = cli_find_model(name, job->folder, sizeof job->folder, error);
+    if (status == ATTN_OK)
+        status = attn_captioner_load(&job->captioner, job->folder, error);
+    if (status == ATTN_OK)
+        status = attn_folder_tokenizer_load(
+            &job->tokenizer, job->folder,
+            attn_captioner_config_of(job->captioner)->decoder.vocabulary, error);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_context_create(&job->context, NULL);
+    return status == ATTN_OK
+               ? status
+               : attn_error_set(error, status, "no attention on this machine: %s",
+                                attn_status_name(status));
+}
+
+static attn_status print(const struct job *job, const char *file, const char *truth,
+                         const attn_translation *caption, attn_error *error)
+{
+    char *text;
+    const attn_status status =
+        attn_tokenizer_decode(job->tokenizer, caption->ids, caption->count, &text, error);
+    if (status != ATTN_OK)
+        return status;
+    if (job->json) {
+        json_t *const object =
+            json_pack("{s:s, s:s, s:b, s:f}", "file", file, "caption", text, "finished",
+                      (int)caption->finished, "score", caption->score);
+        if (truth)
+            json_object_set_new(object, "truth", json_string(truth));
+        json_dumpf(object, stdout,
+                   JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+        json_decref(object);
+        putchar('\n');
+    } else {
+        puts(text);
+    }
+    free(text);
+    return ATTN_OK;
+}
+
+static attn_status describe(const struct job *job, const attn_picture *picture,
+                            const char *file, const char *truth, attn_error *error)
+{
+    attn_translation caption = {0};
+    attn_status status = attn_check_picture(job->captioner, picture, file, error);
+    if (status == ATTN_OK)
+        status = attn_captioner_write(job->captioner, job->context, picture->grey, 1,
+                                      &job->search, &caption, error);
+    if (status == ATTN_OK)
+        status = print(job, file, truth, &caption, error);
+    free(caption.ids);
+    return status;
+}
+
+static attn_status describe_file(const struct job *job, const char *file,
+                                 attn_error *error)
+{
+    attn_picture picture;
+    attn_status status = attn_picture_load(&picture, file, error);
+    if (status == ATTN_OK)
+        status = describe(job, &picture, file, NULL, error);
+    attn_picture_free(&picture);
+    return status;
+}
+
+/* Picture `number` of the digits that tests are composed of. */
+static attn_status describe_composition(const struct job *job, const char *file,
+                                        int64_t number, const char *output,
+                                        attn_error *error)
+{
+    attn_digits digits;
+    attn_composition composition;
+    char truth[ATTN_CAPTION_BYTES];
+    attn_status status =
+        attn_captioner_test_pictures(job->captioner, file, &digits, &composition, error);
+    if (status != ATTN_OK)
+        return status;
+    const attn_captioner_config *const config = attn_captioner_config_of(job->captioner);
+    attn_picture picture = {config->rows, config->columns,
+                            malloc((size_t)(config->rows * config->columns))};
+    int8_t cells[ATTN_CELL_LIMIT];
+    if (picture.grey) {
+        attn_compose(&digits, &composition, attn_mix(0, (uint64_t)number), picture.grey,
+                     cells);
+        attn_caption(&composition, cells, truth);
+        if (output)
+            status = attn_picture_save(&picture, output, error);
+        if (status == ATTN_OK)
+            status = describe(job, &picture, output ? output : file, truth, error);
+    } else {
+        status = attn_error_set(error, ATTN_ENOMEM, "memory was refused for a picture");
+    }
+    attn_picture_free(&picture);
+    attn_digits_free(&digits);
+    return status;
+}
+
+static int caption(const struct arguments *arguments)
+{
+    struct job job = {.json = arguments->json};
+    attn_error error;
+    int64_t number = 0;
+    attn_search_options_init(&job.search);
+    int code = CLI_DONE;
+    if (arguments->beam)
+        code = cli_integer("caption", "beam", arguments->beam, 1, 256, &job.search.beams);
+    if (code == CLI_DONE && arguments->picture)
+        code = cli_integer("caption", "picture", arguments->picture, 1, INT64_C(1) << 53,
+                           &number);
+    if (code != CLI_DONE)
+        return code;
+    attn_status status = load(&job, arguments->model, &error);
+    for (int n = 0; status == ATTN_OK && n < arguments->count; n++)
+        status = number > 0 ? describe_composition(&job, arguments->files[n], number,
+                                                   arguments->output, &error)
+                            : describe_file(&job, arguments->files[n], &error);
+    attn_captioner_destroy(job.captioner);
+    attn_tokenizer_destroy(job.tokenizer);
+    attn_context_destroy(job.context);
+    return status == ATTN_OK ? CLI_DONE : cli_fail("caption", &error);
+}
+
+int cli_caption(int argc, char **argv)
+{
+    struct arguments arguments = {0};
+    const cli_option options[] = {
+        {"beam", 0, NULL, &arguments.beam},
+        {"picture", 0, NULL, &arguments.picture},
+        {"output", 'o', NULL, &arguments.output},
+        {"json", 0, &arguments.json, NULL},
+        {NULL, 0, NULL, NULL},
+    };
+    int count;
+    bool is_over;
+    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    if (is_over)
+        return code;
+    if (count < 2)
+        return cli_misused("caption", "expected a model and a picture, got %d arguments",
+                           count);
+    if (arguments.output && !arguments.picture)
+        return cli_misused("caption", "-o keeps a composed picture: expected --picture "
+                                      "with it");
+    if (arguments.picture && count != 2)
+        return cli_misused("caption", "--picture composes of one file of digits, got %d",
+                           count - 1);
+    arguments.model = argv[1];
+    arguments.files = argv + 2;
+    arguments.count = count - 1;
+    return caption(&arguments);
+}
