@@ -412,6 +412,31 @@ static float *floats(int64_t count)
     return x;
 }
 
+/* Gates, and a layout whose rows cut through groups of queries. */
+static void add_gates_and_blocks(struct problem *p)
+{
+    const attn_shape *const s = &p->shape;
+    if (p->options.causal) {
+        p->log_forget = tensor_create(1, s->H, s->Lk, 1);
+        for (int64_t h = 0; h < s->H; h++)
+            for (int64_t j = 0; j < s->Lk; j++)
+                *tensor_at(&p->log_forget, 0, h, j, 0) = -0.02f * fabsf(random_float());
+        p->options.log_forget = tensor_input(&p->log_forget);
+    }
+    if (seed % 8 != 3 && seed % 8 != 5)
+        return;
+    p->options.block_size = 64;
+    const int64_t columns = (s->Lk + 63) / 64, rows = (s->Lq + 63) / 64;
+    p->options.blocks.stride[2] = columns;
+    p->options.blocks.stride[3] = 1;
+    p->blocks = calloc((size_t)(rows * columns), 1);
+    assert_non_null(p->blocks);
+    for (int64_t n = 0; n < rows * columns; n++)
+        p->blocks[n] = (uint8_t)random_below(2);
+    p->options.blocks.data = p->blocks;
+    p->options.sink_keys = seed % 16 < 8 ? 20 : 0;
+}
+
 /* Shapes that are shared out in every way: whole units, turns, and one after the other.
  */
 static struct problem threaded_problem(void)
@@ -450,6 +475,7 @@ static struct problem threaded_problem(void)
         p.options.score = ATTN_SCORE_ADDITIVE;
         p.options.additive = p.additive;
     }
+    add_gates_and_blocks(&p);
     return p;
 }
 
@@ -492,6 +518,8 @@ static void check_threads(attn_context *context)
         assert_same_bits(&alone.value, &got.value, "value");
         if (p.options.bias.data)
             assert_same_bits(&alone.bias, &got.bias, "bias");
+        if (p.options.log_forget.data)
+            assert_same_bits(&alone.log_forget, &got.log_forget, "gates");
         if (p.options.sinks)
             assert_memory_equal(alone.sinks, got.sinks,
                                 (size_t)p.shape.H * sizeof(float));

@@ -484,6 +484,22 @@ static void alibi_measures_from_the_aligned_position(void **state)
 /* ---- Sinks and dropout ----------------------------------------------------------------
  */
 
+/* The first key stays, the window moves on. */
+static void check_sink_key(attn_context *context)
+{
+    struct small *const s = small_create(5, 5, FLOATS(1, 2, 3, 4, 5));
+    s->options.causal = true;
+    s->options.window_left = 1;
+    s->options.sink_keys = 1;
+    expect(context, s, DOUBLES(1, 1.5, 2, 8.0 / 3.0, 10.0 / 3.0));
+}
+
+static void a_sink_key_is_seen_beside_the_window(void **state)
+{
+    (void)state;
+    on_every_level(check_sink_key);
+}
+
 static void check_sink(attn_context *context)
 {
     static const float zero = 0.0f, none = -INFINITY, large = 30.0f;
@@ -740,6 +756,7 @@ int main(void)
         cmocka_unit_test(causal_is_aligned_as_asked),
         cmocka_unit_test(a_window_counts_the_keys_beside_the_own_position),
         cmocka_unit_test(alibi_measures_from_the_aligned_position),
+        cmocka_unit_test(a_sink_key_is_seen_beside_the_window),
         cmocka_unit_test(a_sink_joins_the_sum_and_has_no_value),
         cmocka_unit_test(dropout_keeps_the_mean_and_leaves_weights_alone),
         cmocka_unit_test(every_bad_argument_is_named_and_outputs_stay),

@@ -179,6 +179,23 @@ static void a_training_step_counts_its_parameters_and_pairs(void **state)
     json_decref(result);
 }
 
+static void each_mechanism_is_held_against_the_plain_case(void **state)
+{
+    (void)state;
+    json_t *const result = run_json(TINY " --op mechanisms --json");
+    const json_t *const rows = json_object_get(result, "rows");
+    static const char *const against[] = {"causal", "full", "full", "full",
+                                          "window of 256"};
+    assert_int_equal(json_array_size(rows), 10);
+    for (size_t i = 0; i < 10; i++) {
+        const json_t *const row = json_array_get(rows, i);
+        assert_row(row);
+        assert_string_equal(words(row, "against"), against[i % 5]);
+        assert_true(real(row, "reached") > 0.0);
+    }
+    json_decref(result);
+}
+
 static void a_time_is_held_against_the_case_it_names(void **state)
 {
     (void)state;
@@ -342,6 +359,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_operation_has_rows_of_the_same_form),
         cmocka_unit_test(decoding_is_held_against_reading_memory),
         cmocka_unit_test(a_training_step_counts_its_parameters_and_pairs),
+        cmocka_unit_test(each_mechanism_is_held_against_the_plain_case),
         cmocka_unit_test(a_time_is_held_against_the_case_it_names),
         cmocka_unit_test(what_is_asked_hangs_on_length_head_size_and_threads),
         cmocka_unit_test(sizes_and_one_operation_are_chosen),
