@@ -219,9 +219,10 @@ typedef struct attn_options {
     const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none */
     /** ln of each position's forget gate, at most 0, [B][H][Lk][1]; data NULL for none.
      * A query adds to the score of key j those of all positions after j up to its own
-     * (Lin et al. 2025, "Forgetting Transformer", equation 5), so causal is a must. Below
-     * −10000 counts as that, −∞ too: nothing is left either way.  Positions without a key
-     * forget nothing.  A NaN reaches the rows at and after its position. */
+     * (Lin et al. 2025, "Forgetting Transformer"), so causal is a must.  Below −10000
+     * counts as that, −∞ too: nothing is left either way.  Positions without a key forget
+     * nothing.  A NaN reaches the rows at and after its position.  attn_decode takes
+     * these sums as a bias. */
     attn_input log_forget;
     const float *sinks; /* [H]: a logit that joins the sum of each row and has no
                          * value.  NULL for none; −∞ is none for that head */

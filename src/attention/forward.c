@@ -255,7 +255,8 @@ static void attend_group(struct group *group, const struct attn_forward *forward
         attn_panel_keys(&group->panels[group->count - 1], &group->walk).end;
     for (int64_t key = first_key - first_key % ATTN_BLOCK_KEYS; key < end_key;
          key = attn_next_block(&group->walk, first_query, key)) {
-        const struct attn_key_range keys = {key, key + ATTN_BLOCK_KEYS};
+        const struct attn_key_range keys = {
+            key, attn_least(key + ATTN_BLOCK_KEYS, group->walk.sequence.Lk)};
         if (group->walk.head.blocks && !any_sees(group, keys))
             continue;
         attn_widen(&group->walk, key > first_key ? key : first_key,

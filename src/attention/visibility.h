@@ -28,8 +28,9 @@ struct attn_key_range attn_keys_near(const struct attn_problem *problem,
                                      const struct attn_sequence *sequence, int64_t query,
                                      int64_t key);
 
-/* Finds the next run of keys from run->end on and below end, that the layout shows the
- * query's row, and of which all or none are sink keys.  False when there is none. */
+/* Finds the next run of keys from run->end on and below end, at most Lk, that the layout
+ * shows the query's row, and of which all or none are sink keys.  False when there is
+ * none. */
 bool attn_next_run(const struct attn_problem *problem, const struct attn_head *head,
                    int64_t query, int64_t end, struct attn_key_range *run);
 

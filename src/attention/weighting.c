@@ -28,10 +28,10 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
     const struct attn_key_range seen = attn_panel_keys(panel, walk);
     for (int64_t key = seen.first - seen.first % ATTN_BLOCK_KEYS; key < seen.end;
          key = attn_next_block(walk, panel->first_query, key)) {
+        const int64_t end = attn_least(key + ATTN_BLOCK_KEYS, seen.end);
         struct attn_key_range run = {key, key};
-        attn_widen(walk, key > seen.first ? key : seen.first,
-                   attn_least(key + ATTN_BLOCK_KEYS, seen.end));
-        while (attn_panel_run(panel, walk, key + ATTN_BLOCK_KEYS, &run)) {
+        attn_widen(walk, key > seen.first ? key : seen.first, end);
+        while (attn_panel_run(panel, walk, end, &run)) {
             if (!attn_block_show(block, panel, walk, run.first, run.end))
                 continue;
             walk->kernels->score(scores, panel, block);

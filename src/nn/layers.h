@@ -57,7 +57,7 @@ attn_status attn_multihead_layer_add_scoring(attn_multihead_layer *layer,
                                              const char *prefix, attn_scoring scoring);
 
 /** Forget gates of each head, σ(.forget_proj of x), [heads][width] with bias: Lin et al.
- * 2025, section 3.1.  For causal self-attention; after the layer is added. */
+ * 2025.  For causal self-attention; after the layer is added. */
 attn_status attn_multihead_layer_add_forget(attn_multihead_layer *layer,
                                             attn_parameters *parameters,
                                             const char *prefix);

@@ -185,6 +185,41 @@ static void constant_gates_are_alibi(void **state)
     on_every_level(check_alibi);
 }
 
+/* What a cache takes in their place. */
+static void check_bias(attn_context *context)
+{
+    enum { L = 130 };
+    struct call c = call_create(1, L, 20);
+    float *const bias = calloc(L * L, sizeof *bias);
+    assert_non_null(bias);
+    for (int64_t j = 0; j < L; j++)
+        c.gates[j] = -0.1f * fabsf(random_float());
+    for (int64_t i = 0; i < L; i++) {
+        double sum = 0.0;
+        for (int64_t j = i; j >= 0; j--) {
+            bias[i * L + j] = (float)sum;
+            sum += (double)c.gates[j];
+        }
+    }
+    c.options.bias = attn_input_dense(bias, 1, L, L);
+    run(context, &c);
+    float *const before = calloc(4 * floats_of(&c), sizeof *before);
+    assert_non_null(before);
+    copy_results(&c, before);
+    c.options.bias.data = NULL;
+    use_gates(&c);
+    run(context, &c);
+    assert_results(&c, before, 1e-5);
+    free(before), free(bias);
+    call_destroy(&c);
+}
+
+static void gates_are_a_bias_of_sums(void **state)
+{
+    (void)state;
+    on_every_level(check_bias);
+}
+
 /* Gates of 0 at keys 50 and 200: what is before is as if it were hidden. */
 static void close_gates(struct call *c)
 {
@@ -511,6 +546,7 @@ int main(void)
         cmocka_unit_test(a_gate_multiplies_the_weights_of_all_keys_before_it),
         cmocka_unit_test(gates_that_are_open_change_no_bit),
         cmocka_unit_test(constant_gates_are_alibi),
+        cmocka_unit_test(gates_are_a_bias_of_sums),
         cmocka_unit_test(a_closed_gate_hides_what_is_before),
         cmocka_unit_test(gates_far_along_are_as_exact_as_the_first),
         cmocka_unit_test(a_gate_that_nobody_passes_has_gradient_0),

@@ -209,6 +209,46 @@ static void a_general_score_leads_from_one_width_to_another(void **state)
     attn_parameters_free(&parameters);
 }
 
+static attn_status count_visible(void *user, const attn_observation *o)
+{
+    const int64_t *const visible = o->tensors->statistics.visible_keys;
+    memcpy(user, visible, (size_t)(o->shape->H * o->shape->Lq) * sizeof *visible);
+    return ATTN_OK;
+}
+
+/* A window of 2 keys beside the first one; then a layout of one block, hidden or not. */
+static void heads_see_what_window_sink_keys_and_layout_show(void **state)
+{
+    (void)state;
+    static const int64_t of_window[TOKENS] = {1, 2, 3, 3, 3, 1, 1, 2, 3};
+    static const int64_t of_all[TOKENS] = {1, 2, 3, 4, 5, 1, 1, 2, 3};
+    uint8_t block = 1;
+    float x[TOKENS * WIDTH];
+    int64_t visible[TOKENS];
+    attn_tape *const tape = test_tape_create(NULL);
+    const attn_observer observer = {visible, count_visible};
+    const attn_pass pass = {.tape = tape, .observer = &observer};
+    test_fill(x, TOKENS * WIDTH, 3);
+    for (int layout = 0; layout < 3; layout++) {
+        attn_heads heads = {.heads = 1, .key_heads = 1, .causal = true};
+        block = layout == 1;
+        if (layout > 0)
+            heads.blocks.data = &block, heads.block_size = 16;
+        else
+            heads.window = 2, heads.sink_keys = 1;
+        attn_tape_begin(tape, false, 0);
+        attn_tensor *const t =
+            attn_tape_leaf(tape, x, NULL, 2, (const int64_t[]){TOKENS, WIDTH});
+        const attn_memory memory = {.key = t, .value = t, .packing = packing};
+        assert_non_null(attn_heads_forward(&heads, &pass, t, packing, &memory));
+        for (size_t n = 0; n < TOKENS; n++)
+            assert_int_equal(visible[n], layout == 0   ? of_window[n]
+                                         : layout == 1 ? of_all[n]
+                                                       : 0);
+    }
+    test_tape_destroy(tape);
+}
+
 /* ---- The operations under it
  * ------------------------------------------------------------
  */
@@ -263,6 +303,7 @@ int main(void)
         cmocka_unit_test(forget_gates_have_the_gradients_of_differences),
         cmocka_unit_test(every_score_is_what_the_reference_says),
         cmocka_unit_test(a_general_score_leads_from_one_width_to_another),
+        cmocka_unit_test(heads_see_what_window_sink_keys_and_layout_show),
         cmocka_unit_test(log_sigmoid_neither_overflows_nor_loses_small_gates),
         cmocka_unit_test(gates_of_another_shape_are_named),
     };
