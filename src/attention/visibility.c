@@ -24,6 +24,8 @@ struct attn_key_range attn_keys_near(const struct attn_problem *problem,
 {
     const attn_options *const options = problem->options;
     const int64_t position = query + sequence->offset;
+    if (options->sink_keys == 0)
+        return in_window(options, sequence->Lk, position);
     const int64_t sinks = attn_least(options->sink_keys, sequence->Lk);
     if (key < sinks)
         return (struct attn_key_range){
@@ -38,11 +40,11 @@ struct attn_key_range attn_visible_keys(const struct attn_problem *problem,
                                         const struct attn_sequence *sequence,
                                         int64_t query)
 {
-    const int64_t sinks = attn_least(problem->options->sink_keys, sequence->Lk);
-    if (sinks == 0)
-        return in_window(problem->options, sequence->Lk, query + sequence->offset);
-    return (struct attn_key_range){0,
-                                   attn_keys_near(problem, sequence, query, sinks).end};
+    const int64_t sinks = problem->options->sink_keys;
+    struct attn_key_range seen = attn_keys_near(problem, sequence, query, sinks);
+    if (sinks > 0)
+        seen.first = 0;
+    return seen;
 }
 
 /* ---- Runs ----------------------------------------------------------------------------
