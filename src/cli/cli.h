@@ -12,6 +12,8 @@ int cli_look(int argc, char **argv);
 int cli_translate(int argc, char **argv);
 int cli_generate(int argc, char **argv);
 int cli_caption(int argc, char **argv);
+int cli_classify(int argc, char **argv);
+int cli_tag(int argc, char **argv);
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_walk(int argc, char **argv);

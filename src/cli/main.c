@@ -16,6 +16,8 @@ static const struct verb {
     {"generate", cli_generate,
      "a prompt in, the text that a language model goes on with"},
     {"caption", cli_caption, "pictures in, a line about each out"},
+    {"classify", cli_classify, "texts in, labels with their probabilities out"},
+    {"tag", cli_tag, "texts in, words with their labels out"},
     {"walk", cli_walk, "attention worked by hand, step by step"},
     {"train", cli_train, "train a model from a recipe"},
     {"eval", cli_eval, "score a translator on a file of references"},

@@ -27,6 +27,15 @@ typedef struct attn_word {
     int64_t begin, end;
 } attn_word;
 
+/** Words of a text that is not tokenised, as attn_words_of_tokens has them, each
+ * character a token, and the endings that English writes with an apostrophe as words of
+ * their own
+ * ("do" "n't", "it" "'s"): how treebanks of Universal Dependencies split.  first_token
+ * and end_token are bytes. */
+ATTN_CHECKED attn_status attn_words_of_text(const char *text, size_t length_bytes,
+                                            attn_word **words, size_t *word_count,
+                                            attn_error *error);
+
 /** Tokens of one word as they are within a text, after a space, which is none of the
  * word's bytes that they cover; at least one. */
 ATTN_CHECKED attn_status attn_word_encode(const attn_tokenizer *tokenizer,

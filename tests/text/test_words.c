@@ -203,6 +203,60 @@ static void replacement_equals_pythons(void **state)
     assert_int_equal(python_run(script), 0);
 }
 
+static void splits(const char *text, const char *expected)
+{
+    attn_word *words;
+    size_t count;
+    char joined[256] = "";
+    assert_int_equal(attn_words_of_text(text, strlen(text), &words, &count, &error),
+                     ATTN_OK);
+    for (size_t n = 0; n < count; n++) {
+        strcat(joined, n > 0 ? "|" : "");
+        strncat(joined, text + words[n].begin, (size_t)(words[n].end - words[n].begin));
+    }
+    assert_string_equal(joined, expected);
+    free(words);
+}
+
+static void a_text_splits_as_treebanks_split(void **state)
+{
+    (void)state;
+    splits("", "");
+    splits("  ", "");
+    splits("The cat, (hungry) sat...", "The|cat|,|(|hungry|)|sat|...");
+    splits("don't Can't it's we'll I'd they've",
+           "do|n't|Ca|n't|it|'s|we|'ll|I|'d|they|'ve");
+    splits("it\xE2\x80\x99s don\xE2\x80\x99t", "it|\xE2\x80\x99s|do|n\xE2\x80\x99t");
+    splits("rock 'n' n't 't", "rock|'|n|'|n't|'|t");
+    splits("\xE7\x8C\xAB\xE7\x8B\x97", "\xE7\x8C\xAB|\xE7\x8B\x97");
+}
+
+/* Bytes are tokens, so that the space is one. */
+static void a_word_is_encoded_after_a_space(void **state)
+{
+    (void)state;
+    attn_tokenizer *tokenizer;
+    attn_token *tokens, *spaced;
+    size_t count, spaced_count;
+    assert_int_equal(
+        attn_tokenizer_train(&tokenizer, (const char *const[]){"x"}, 1, 260, &error),
+        ATTN_OK);
+    assert_int_equal(attn_word_encode(tokenizer, "ab", 2, &tokens, &count, &error),
+                     ATTN_OK);
+    assert_int_equal(
+        attn_tokenizer_encode(tokenizer, " ab", 3, &spaced, &spaced_count, &error),
+        ATTN_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(spaced_count, 3);
+    for (size_t n = 0; n < 3; n++) {
+        assert_int_equal(tokens[n].id, spaced[n].id);
+        assert_int_equal(tokens[n].begin, n > 0 ? n - 1 : 0);
+        assert_int_equal(tokens[n].end, n);
+    }
+    free(tokens), free(spaced);
+    attn_tokenizer_destroy(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +266,8 @@ int main(void)
         cmocka_unit_test(scripts_without_spaces_have_a_word_for_each_token),
         cmocka_unit_test(tokens_that_are_part_of_one_character_are_joined),
         cmocka_unit_test(space_belongs_to_no_word),
+        cmocka_unit_test(a_text_splits_as_treebanks_split),
+        cmocka_unit_test(a_word_is_encoded_after_a_space),
         cmocka_unit_test(columns_are_those_of_a_terminal),
         cmocka_unit_test(a_prefix_never_splits_a_grapheme),
         cmocka_unit_test(invalid_bytes_become_one_replacement_for_each_maximal_subpart),

@@ -1,6 +1,7 @@
 /* Recipes: what is read, and what is refused by name. */
 #include "train/recipe.h"
 #include "train/task_translator.h"
+#include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -234,22 +236,43 @@ static void data_that_is_nowhere_names_where_it_was_looked_for(void **state)
     assert_non_null(strstr(error.message, "ATTN_DATA, which is not set"));
 }
 
-static void the_recipe_of_the_house_is_good(void **state)
+/* In a folder and in those within it; how many there were. */
+static int load_recipes(const char *folder)
+{
+    int count = 0;
+    DIR *const directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char path[1024];
+        struct stat about;
+        attn_recipe recipe;
+        attn_error error = {ATTN_OK, ""};
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        if (entry->d_name[0] == '.' || stat(path, &about) != 0)
+            continue;
+        if (S_ISDIR(about.st_mode)) {
+            count += load_recipes(path);
+            continue;
+        }
+        if (attn_recipe_load(&recipe, path, &error) != ATTN_OK)
+            fail_msg("%s", error.message);
+        attn_recipe_free(&recipe);
+        count++;
+    }
+    closedir(directory);
+    return count;
+}
+
+static void every_recipe_of_the_house_is_good(void **state)
 {
     (void)state;
-    attn_recipe recipe;
-    attn_error error = {ATTN_OK, ""};
     const char *const path = getenv("ATTN_RECIPES");
     if (!path) {
         print_message(
-            "skipped: the_recipe_of_the_house_is_good (ATTN_RECIPES is not set)\n");
+            "skipped: every_recipe_of_the_house_is_good (ATTN_RECIPES is not set)\n");
         skip();
     }
-    char file[1024];
-    snprintf(file, sizeof file, "%s/translate-en-fr.json", path);
-    if (attn_recipe_load(&recipe, file, &error) != ATTN_OK)
-        fail_msg("%s", error.message);
-    attn_recipe_free(&recipe);
+    assert_true(load_recipes(path) > 0);
 }
 
 static void the_rate_rises_in_a_line_and_falls(void **state)
@@ -286,7 +309,7 @@ int main(void)
         cmocka_unit_test(what_is_not_json_tells_line_and_column),
         cmocka_unit_test(two_recipes_are_compared_by_their_first_difference),
         cmocka_unit_test(data_that_is_nowhere_names_where_it_was_looked_for),
-        cmocka_unit_test(the_recipe_of_the_house_is_good),
+        cmocka_unit_test(every_recipe_of_the_house_is_good),
         cmocka_unit_test(the_rate_rises_in_a_line_and_falls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

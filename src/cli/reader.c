@@ -1,0 +1,119 @@
+/* Loading a classifier or tagger, and walking over the texts it is to read. */
+#include "cli/reader.h"
+#include "base/context.h"
+#include "cli/cli.h"
+#include "tensor/single_thread.h"
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
+                            attn_error *error)
+{
+    char path[sizeof reader->folder + 16];
+    ATTN_TRY(cli_find_model(name, reader->folder, sizeof reader->folder, error));
+    snprintf(path, sizeof path, "%s/tokenizer.json", reader->folder);
+    ATTN_TRY(attn_reader_load(&reader->reader, reader->folder, error));
+    ATTN_TRY(attn_tokenizer_load(&reader->tokenizer, path, error));
+    const attn_reader_config *const config = attn_reader_config_of(reader->reader);
+    const int64_t tokens = attn_tokenizer_size(reader->tokenizer);
+    if (config->tags != tags)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%.200s: its labels are of %s: attn %s reads with it",
+                              reader->folder, config->tags ? "words" : "texts",
+                              config->tags ? "tag" : "classify");
+    if (tokens != config->vocabulary)
+        return attn_error_set(
+            error, ATTN_EFORMAT,
+            "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has",
+            reader->folder, (long long)tokens, (long long)config->vocabulary);
+    attn_blas_use_one_thread();
+    const attn_status status = attn_context_create(&reader->context, NULL);
+    return status == ATTN_OK
+               ? ATTN_OK
+               : attn_error_set(error, status, "no attention on this machine: %s",
+                                attn_status_name(status));
+}
+
+void cli_reader_free(cli_reader *reader)
+{
+    attn_context_destroy(reader->context);
+    attn_tokenizer_destroy(reader->tokenizer);
+    attn_reader_destroy(reader->reader);
+    *reader = (cli_reader){0};
+}
+
+static bool is_file(const char *argument)
+{
+    struct stat about;
+    return strcmp(argument, "-") == 0 ||
+           (stat(argument, &about) == 0 && !S_ISDIR(about.st_mode));
+}
+
+static attn_status each_line(char **path, cli_reader_text *what, void *user,
+                             attn_error *error)
+{
+    cli_lines lines;
+    attn_status status = ATTN_OK;
+    cli_lines_open(&lines, path, 1);
+    for (bool more = true; more && status == ATTN_OK;) {
+        status = cli_lines_next(&lines, &more, error);
+        if (status != ATTN_OK || !more)
+            break;
+        char place[1024];
+        snprintf(place, sizeof place, "%.900s, line %lld", cli_lines_name(&lines),
+                 (long long)lines.number);
+        const size_t length = cli_tidy(lines.line, lines.length);
+        status = what(user, lines.line, length, place, error);
+    }
+    cli_lines_close(&lines);
+    return status;
+}
+
+static attn_status one_text(const char *argument, cli_reader_text *what, void *user,
+                            attn_error *error)
+{
+    char *const text = strdup(argument);
+    if (!text)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for a text");
+    const size_t length = cli_tidy(text, strlen(text));
+    const attn_status status = what(user, text, length, "the text", error);
+    free(text);
+    return status;
+}
+
+attn_status cli_reader_each(char **arguments, int count, cli_reader_text *what,
+                            void *user, attn_error *error)
+{
+    char standard_input[] = "-";
+    char *only[] = {standard_input};
+    if (count == 0)
+        return each_line(only, what, user, error);
+    for (int i = 0; i < count; i++)
+        ATTN_TRY(is_file(arguments[i]) ? each_line(&arguments[i], what, user, error)
+                                       : one_text(arguments[i], what, user, error));
+    return ATTN_OK;
+}
+
+attn_status cli_reader_print(json_t *object, attn_error *error)
+{
+    char *const text =
+        object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(object);
+    if (!text)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for a line of JSON");
+    const bool is_written = puts(text) >= 0;
+    free(text);
+    return is_written
+               ? ATTN_OK
+               : attn_error_set(error, ATTN_EIO, "cannot write standard output: %s",
+                                strerror(errno));
+}
+
+json_t *cli_reader_probability(float probability)
+{
+    return json_real(round((double)probability * 1e4) / 1e4);
+}
