@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TAPS = 3, STRIDE = 2, MOST_SIDE = 1024 };
+enum { TAPS = 3, MOST_SIDE = 1024 };
 
 /* ---- Life ------------------------------------------------------------------------- */
 
@@ -22,6 +22,7 @@ static attn_status check_config(const attn_captioner_config *config, attn_error 
         {"cell_rows", config->cell_rows, 1, config->rows},
         {"cell_columns", config->cell_columns, 1, config->columns},
         {"layers", config->layers, 1, ATTN_CAPTIONER_LAYERS},
+        {"halvings", config->halvings, 0, config->layers},
         {"max_positions", config->max_positions, 1, 1 << 20},
     };
     for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
@@ -56,9 +57,9 @@ void attn_captioner_grid(const attn_captioner *captioner, int64_t *rows, int64_t
 {
     *rows = captioner->config.rows;
     *columns = captioner->config.columns;
-    for (int64_t i = 0; i < captioner->config.layers; i++) {
-        *rows = (*rows + STRIDE - 1) / STRIDE;
-        *columns = (*columns + STRIDE - 1) / STRIDE;
+    for (int64_t i = 0; i < captioner->config.halvings; i++) {
+        *rows = (*rows + 1) / 2;
+        *columns = (*columns + 1) / 2;
     }
 }
 
@@ -169,10 +170,10 @@ static attn_tensor *features_of(const attn_captioner *captioner, const attn_pass
     attn_grid grid = {pictures, config->rows, config->columns};
     attn_tensor *x = points_of(captioner, pass, grey, pictures);
     for (int64_t i = 0; i < config->layers; i++)
-        x = attn_activate(
-            pass->tape,
-            attn_convolve_grid(&captioner->convolutions[i], pass, x, &grid, TAPS, STRIDE),
-            ATTN_RELU);
+        x = attn_activate(pass->tape,
+                          attn_convolve_grid(&captioner->convolutions[i], pass, x, &grid,
+                                             TAPS, i < config->halvings ? 2 : 1),
+                          ATTN_RELU);
     const int64_t places = grid.rows * grid.columns;
     int64_t *const starts =
         attn_tape_allocate(pass->tape, ((size_t)pictures + 1) * sizeof *starts);

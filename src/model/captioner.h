@@ -2,8 +2,11 @@
  * features of a picture, and a recurrent decoder writes about it, attending to the places
  * of the grid with every word.  See recurrent_decoder.h for the decoder.
  *
- *     x ← relu(convolution 3 × 3, every second place, of x)     for each width of
- * channels features = x + place        a learned vector for each place of the grid
+ *     x ← relu(convolution 3 × 3 of x)
+ *     features = x + place
+ *
+ * with a layer for each width of channels, of which the first, `halvings` of them, keep
+ * every second place either way, and a learned vector for each place of the grid.
  *
  * Parameters: convolutions.N.weight [out][9·in] and .bias, places.weight, and those of
  * the decoder. */
@@ -20,6 +23,7 @@ typedef struct attn_captioner_config {
                                       * whether a word looked into its cell; 1 × 1 where
                                       * it is not made of cells */
     int64_t layers, channels[ATTN_CAPTIONER_LAYERS];
+    int64_t halvings;                      /* at most layers */
     int64_t max_positions;                 /* longest caption in tokens, </s> included */
     attn_recurrent_decoder_config decoder; /* source_width is the last of channels */
 } attn_captioner_config;

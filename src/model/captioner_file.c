@@ -41,6 +41,7 @@ static attn_status read_config(const attn_config_file *file,
         {"picture_columns", -1, &config->columns},
         {"cell_rows", 1, &config->cell_rows},
         {"cell_columns", 1, &config->cell_columns},
+        {"halvings", -1, &config->halvings},
         {"max_position_embeddings", -1, &config->max_positions},
     };
     static const char *const types[] = {MODEL_TYPE};
@@ -72,12 +73,13 @@ static json_t *config_json(const attn_captioner_config *config, int dtype)
     for (int64_t i = 0; i < config->layers; i++)
         json_array_append_new(channels, json_integer((json_int_t)config->channels[i]));
     json_t *const json =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I}", "model_type", MODEL_TYPE,
-                  "dtype", dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32",
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "model_type",
+                  MODEL_TYPE, "dtype", dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32",
                   "picture_rows", (json_int_t)config->rows, "picture_columns",
                   (json_int_t)config->columns, "cell_rows", (json_int_t)config->cell_rows,
                   "cell_columns", (json_int_t)config->cell_columns, "channels", channels,
-                  "max_position_embeddings", (json_int_t)config->max_positions);
+                  "halvings", (json_int_t)config->halvings, "max_position_embeddings",
+                  (json_int_t)config->max_positions);
     attn_recurrent_config_write(&config->decoder, json);
     return json;
 }

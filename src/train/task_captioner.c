@@ -18,7 +18,8 @@ typedef struct captioner_settings {
     int64_t pictures, valid_pictures; /* in an epoch; to validate */
     double empty;
     int64_t cell_rows, cell_columns;
-    int64_t layers, channels; /* of the last layer; each before it has half */
+    int64_t layers, halvings;
+    int64_t channels; /* of the last layers; each halving before the last has half */
     int64_t embedding, width, attention_width;
     attn_cross_score attention;
     int cell, context;
@@ -48,6 +49,7 @@ static const attn_recipe_field FIELDS[] = {
     {"data", "rows", ATTN_FIELD_INTEGER, AT(cell_rows), 1, 16, NULL, ATTN_REQUIRED},
     {"data", "columns", ATTN_FIELD_INTEGER, AT(cell_columns), 1, 16, NULL, ATTN_REQUIRED},
     {"model", "convolutions", ATTN_FIELD_INTEGER, AT(layers), 1, 5, NULL, ATTN_REQUIRED},
+    {"model", "halvings", ATTN_FIELD_INTEGER, AT(halvings), 0, 5, NULL, ATTN_REQUIRED},
     {"model", "channels", ATTN_FIELD_INTEGER, AT(channels), 32, 4096, NULL,
      ATTN_REQUIRED},
     {"model", "cell", ATTN_FIELD_CHOICE, AT(cell), 0, 0, CELLS, ATTN_REQUIRED},
@@ -69,6 +71,11 @@ static attn_status check(const void *settings, const char *name, attn_error *err
                               "%s: data.rows × data.columns is %lld, expected at most %d",
                               name, (long long)(s->cell_rows * s->cell_columns),
                               ATTN_CELL_LIMIT);
+    if (s->halvings > s->layers)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: model.halvings is %lld, expected at most "
+                              "model.convolutions, which is %lld",
+                              name, (long long)s->halvings, (long long)s->layers);
     return ATTN_OK;
 }
 
@@ -96,6 +103,7 @@ static attn_captioner_config model_config(const captioner_settings *s, int64_t v
         .cell_rows = s->cell_rows,
         .cell_columns = s->cell_columns,
         .layers = s->layers,
+        .halvings = s->halvings,
         .max_positions = s->cell_rows * s->cell_columns + s->cell_rows,
         .decoder = {.vocabulary = vocabulary,
                     .embedding = s->embedding,
@@ -108,7 +116,8 @@ static attn_captioner_config model_config(const captioner_settings *s, int64_t v
                     .context_enters = s->context == 1,
                     .dropout = s->dropout}};
     for (int64_t i = 0; i < s->layers; i++)
-        config.channels[i] = s->channels >> (s->layers - 1 - i);
+        config.channels[i] =
+            i < s->halvings ? s->channels >> (s->halvings - 1 - i) : s->channels;
     return config;
 }
 

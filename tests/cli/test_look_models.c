@@ -126,6 +126,7 @@ static attn_status make_captioner(attn_error *error)
                                           .cell_columns = 1,
                                           .layers = 2,
                                           .channels = {3, 4},
+                                          .halvings = 2,
                                           .max_positions = 9,
                                           .decoder = {.vocabulary = vocabulary,
                                                       .embedding = 6,

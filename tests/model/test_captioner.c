@@ -28,6 +28,7 @@ static attn_captioner_config usual_config(void)
                                    .cell_columns = 2,
                                    .layers = 2,
                                    .channels = {4, 6},
+                                   .halvings = 1,
                                    .max_positions = 8,
                                    .decoder = {.vocabulary = 12,
                                                .embedding = 6,
