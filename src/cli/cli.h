@@ -14,6 +14,7 @@ int cli_generate(int argc, char **argv);
 int cli_caption(int argc, char **argv);
 int cli_classify(int argc, char **argv);
 int cli_tag(int argc, char **argv);
+int cli_fill(int argc, char **argv);
 int cli_train(int argc, char **argv);
 int cli_eval(int argc, char **argv);
 int cli_walk(int argc, char **argv);

@@ -18,6 +18,7 @@ static const struct verb {
     {"caption", cli_caption, "pictures in, a line about each out"},
     {"classify", cli_classify, "texts in, labels with their probabilities out"},
     {"tag", cli_tag, "texts in, words with their labels out"},
+    {"fill", cli_fill, "guess the masked tokens of a text"},
     {"walk", cli_walk, "attention worked by hand, step by step"},
     {"train", cli_train, "train a model from a recipe"},
     {"eval", cli_eval, "score a translator on a file of references"},
