@@ -253,6 +253,16 @@ void attn_reader_destroy(attn_reader *reader)
     free(reader);
 }
 
+attn_status attn_reader_start(attn_reader *reader, const char *folder, attn_error *error)
+{
+    if (reader->bert)
+        return attn_bert_start(reader->bert, folder, error);
+    return attn_error_set(error, ATTN_EINVAL,
+                          "reader: the body is no Transformer, expected one that can "
+                          "start from %s",
+                          folder);
+}
+
 /* ---- What it is ------------------------------------------------------------------ */
 
 const attn_reader_config *attn_reader_config_of(const attn_reader *reader)

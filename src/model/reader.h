@@ -97,6 +97,11 @@ ATTN_CHECKED attn_status attn_reader_save(const attn_reader *reader, const char 
                                           int dtype, attn_error *error);
 void attn_reader_destroy(attn_reader *reader);
 
+/** Takes over the encoder of a BERT in a folder, see attn_bert_start; ATTN_EINVAL where
+ * the body is no Transformer. */
+ATTN_CHECKED attn_status attn_reader_start(attn_reader *reader, const char *folder,
+                                           attn_error *error);
+
 const attn_reader_config *attn_reader_config_of(const attn_reader *reader);
 /** Its parameters: training changes their values. */
 attn_parameters *attn_reader_parameters(attn_reader *reader);

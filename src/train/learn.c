@@ -1,6 +1,7 @@
 /* Learning a tokenizer. */
 #include "train/learn.h"
 #include "base/context.h"
+#include "model/config_file.h"
 #include "train/progress.h"
 #include <stdio.h>
 
@@ -22,5 +23,16 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
             (long long)vocabulary, (long long)size);
     attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
                       (long long)size, attn_seconds() - start);
+    return attn_tokenizer_save(*tokenizer, path, error);
+}
+
+attn_status attn_take_tokenizer(attn_tokenizer **tokenizer, const attn_task *task,
+                                const char *folder, int64_t vocabulary, attn_error *error)
+{
+    char path[ATTN_PATH_BYTES + 64];
+    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
+    ATTN_TRY(attn_folder_tokenizer_load(tokenizer, folder, vocabulary, error));
+    attn_progress_say(task->progress, "tokenizer: %lld tokens, of %s",
+                      (long long)attn_tokenizer_size(*tokenizer), folder);
     return attn_tokenizer_save(*tokenizer, path, error);
 }

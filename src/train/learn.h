@@ -15,4 +15,10 @@ ATTN_CHECKED attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer,
                                               int64_t vocabulary, bool goes_on,
                                               attn_error *error);
 
+/** The tokenizer of a trained model, with which a training starts; saved in the output
+ * folder.  ATTN_EFORMAT where it has not as many tokens as the vocabulary. */
+ATTN_CHECKED attn_status attn_take_tokenizer(attn_tokenizer **tokenizer,
+                                             const attn_task *task, const char *folder,
+                                             int64_t vocabulary, attn_error *error);
+
 #endif

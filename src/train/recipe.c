@@ -368,6 +368,7 @@ attn_status attn_recipe_load(attn_recipe *recipe, const char *path, attn_error *
             : attn_error_set(error, ATTN_EFORMAT, "%s: a zero byte at %zu", path,
                              strlen(text));
     free(text);
+    snprintf(recipe->path, sizeof recipe->path, "%s", path);
     return status;
 }
 

@@ -39,6 +39,7 @@ typedef struct attn_task_kind attn_task_kind; /* see train/task.h */
 typedef enum attn_recipe_keep { ATTN_KEEP_LAST, ATTN_KEEP_BEST } attn_recipe_keep;
 
 typedef struct attn_recipe {
+    char path[ATTN_PATH_BYTES]; /* of its file; "" where it came as text */
     const attn_task_kind *kind;
     void *settings; /* what the kind reads: its settings_bytes, by its fields */
 

@@ -25,6 +25,7 @@ static const char *const TOO_LONG[] = {"split", "refuse", NULL};
 
 static const attn_recipe_field FIELDS[] = {
     {"data", "labels", ATTN_FIELD_TEXT, AT(labels), 1, ATTN_LABELS_BYTES, NULL, 0},
+    {"data", "start", ATTN_FIELD_TEXT, AT(start), 1, ATTN_PATH_BYTES, NULL, 0},
     {"tokenizer", "vocabulary", ATTN_FIELD_INTEGER, AT(model.vocabulary), 260, 1e6, NULL,
      ATTN_REQUIRED},
     {"model", "body", ATTN_FIELD_CHOICE, AT(model.body), 0, 0, BODIES, ATTN_REQUIRED},
@@ -84,6 +85,12 @@ static attn_status check(const void *settings, bool tags, const char *name,
 {
     const attn_reader_config config = model_of(settings, tags, 2);
     attn_error inner;
+    if (*((const attn_reader_settings *)settings)->start &&
+        config.body != ATTN_BODY_TRANSFORMER)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: data.start with model.body \"%s\", expected "
+                              "\"transformer\"",
+                              name, BODIES[config.body]);
     if (attn_reader_check(&config, &inner) == ATTN_OK)
         return ATTN_OK;
     return attn_error_set(error, ATTN_EFORMAT, "%s: model: %s", name, inner.message);
@@ -228,10 +235,23 @@ static attn_status save_words(const attn_task *task, const attn_labelled *labell
     return status;
 }
 
+/* What BERT reads starts with <s>. */
+static attn_status start_texts(const attn_task *task, attn_error *error)
+{
+    const attn_reader_state *const state = task->state;
+    const attn_reader_settings *const settings = task->recipe->settings;
+    char path[ATTN_PATH_BYTES + 64];
+    if (settings->model.body != ATTN_BODY_TRANSFORMER)
+        return ATTN_OK;
+    attn_tokenizer_start_texts(state->tokenizer);
+    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
+    return attn_tokenizer_save(state->tokenizer, path, error);
+}
+
 /* A tagger's tokenizer learns from words as attn_word_encode gives them: after a space.
  */
-static attn_status learn(const attn_task *task, const attn_labelled *labelled,
-                         bool goes_on, attn_error *error)
+static attn_status learn_pieces(const attn_task *task, const attn_labelled *labelled,
+                                bool goes_on, attn_error *error)
 {
     attn_reader_state *const state = task->state;
     const attn_reader_settings *const settings = task->recipe->settings;
@@ -255,15 +275,30 @@ static attn_status learn(const attn_task *task, const attn_labelled *labelled,
     if (status == ATTN_OK)
         status = attn_learn_tokenizer(&state->tokenizer, task, texts, items, vocabulary,
                                       goes_on, error);
-    if (status == ATTN_OK && !goes_on)
-        status = save_words(task, labelled, error);
     free(spaced);
     free(texts);
     return status;
 }
 
+/* The tokenizer, and the words that a tagger has seen. */
+static attn_status learn(const attn_task *task, const attn_labelled *labelled,
+                         const char *start, bool goes_on, attn_error *error)
+{
+    attn_reader_state *const state = task->state;
+    const attn_reader_settings *const settings = task->recipe->settings;
+    if (*start)
+        ATTN_TRY(attn_take_tokenizer(&state->tokenizer, task, start,
+                                     settings->model.vocabulary, error));
+    else
+        ATTN_TRY(learn_pieces(task, labelled, goes_on, error));
+    if (goes_on)
+        return ATTN_OK;
+    ATTN_TRY(start_texts(task, error));
+    return labelled->tags ? save_words(task, labelled, error) : ATTN_OK;
+}
+
 static attn_status make_model(attn_task *task, const attn_label_set *labels, bool tags,
-                              attn_error *error)
+                              const char *start, attn_error *error)
 {
     attn_reader_state *const state = task->state;
     const attn_reader_config config =
@@ -271,6 +306,10 @@ static attn_status make_model(attn_task *task, const attn_label_set *labels, boo
     ATTN_TRY(
         attn_reader_create(&state->reader, &config, (uint64_t)task->recipe->seed, error));
     task->parameters = attn_reader_parameters(state->reader);
+    if (*start) {
+        ATTN_TRY(attn_reader_start(state->reader, start, error));
+        attn_progress_say(task->progress, "starts from the encoder of %s", start);
+    }
     return attn_reader_name_labels(state->reader, labels->names, error);
 }
 
@@ -290,19 +329,23 @@ static attn_status prepare(attn_task *task, bool tags, bool goes_on, attn_error 
 {
     attn_reader_state *const state = calloc(1, sizeof *state);
     const char *const path = task->options->train;
+    const attn_reader_settings *const settings = task->recipe->settings;
+    char start[ATTN_PATH_BYTES] = "";
     attn_labelled labelled;
     attn_label_set labels = {0};
     task->state = state;
     if (!state)
         return attn_error_set(error, ATTN_ENOMEM, "out of memory for a model");
+    if (*settings->start && !goes_on) /* else the checkpoint has gone beyond it */
+        ATTN_TRY(attn_recipe_find(task->recipe->path, settings->start, start, error));
     ATTN_TRY(attn_labelled_load(&labelled, path, tags, error));
     attn_status status = attn_label_set_collect(&labels, &labelled, error);
     if (status == ATTN_OK)
         status = check_labels(&labels, task->recipe->settings, path, error);
     if (status == ATTN_OK)
-        status = learn(task, &labelled, goes_on, error);
+        status = learn(task, &labelled, start, goes_on, error);
     if (status == ATTN_OK)
-        status = make_model(task, &labels, tags, error);
+        status = make_model(task, &labels, tags, start, error);
     if (status == ATTN_OK)
         status =
             encode(task, &task->train, &state->train, &labelled, &labels, path, error);

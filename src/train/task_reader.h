@@ -12,6 +12,8 @@ typedef struct attn_reader_settings {
     char labels[ATTN_LABELS_BYTES];   /* separated by spaces; "": those of the training
                                        * data.  Where they are given, a label that the data
                                        * has not, or has beside them, is an error */
+    char start[ATTN_PATH_BYTES];      /* folder of a BERT whose encoder and tokenizer are
+                                       * taken; "": none */
     char filters[ATTN_FILTERS_BYTES]; /* of a convolution: "3 4 5" */
     enum {
         ATTN_LONG_SPLIT,

@@ -1,6 +1,7 @@
 /* The masked language model as a kind: which tokens are hidden and how, texts that are
  * too long or empty, and a whole training on texts whose words follow from each other. */
 #define _XOPEN_SOURCE 700 /* nftw */
+#include "base/context.h"
 #include "file/file.h"
 #include "tests/folder.h"
 #include "train/masked.h"
@@ -375,6 +376,84 @@ static void a_model_is_known_by_its_architecture(void **state)
     assert_ptr_equal(attn_task_kind_of_model(in_folder("whole")), &attn_task_masked);
 }
 
+/* ---- Starting from it ------------------------------------------------------------ */
+
+/* A rate of 0: what is saved is what was started from. */
+static const char CLASSIFIER[] =
+    "{\"kind\": \"%s\","
+    "\"data\": {\"train\": \"-\", \"valid\": \"-\", \"start\": \"%s\"},"
+    "\"tokenizer\": {\"vocabulary\": %d},"
+    "\"model\": {\"body\": \"%s\", \"width\": 32, \"heads\": 2, \"layers\": %d,"
+    " \"inner\": 48, \"max_positions\": 32, \"dropout\": 0.0, \"too_long\": \"split\"},"
+    "\"training\": {\"seed\": 5, \"tokens_per_batch\": 300, \"length_noise\": 2,"
+    " \"shards\": 2, \"epochs\": 1, \"schedule\": \"cosine\","
+    " \"peak_learning_rate\": 0, \"warmup_steps\": 0, \"beta1\": 0.9, \"beta2\": 0.98,"
+    " \"epsilon\": 1e-9, \"weight_decay\": 0.01, \"clip\": 1, \"label_smoothing\": 0,"
+    " \"average\": 0, \"checkpoint_every\": 60, \"valid_every\": 60}}";
+
+static attn_status train_from(const char *body, int vocabulary, int layers,
+                              const char *out)
+{
+    char text[2048];
+    attn_recipe recipe;
+    attn_train_end end;
+    snprintf(text, sizeof text, CLASSIFIER, "classifier", in_folder("whole"), vocabulary,
+             body, layers);
+    ATTN_TRY(attn_recipe_parse(&recipe, attn_task_kinds(), text, "start", &error));
+    const attn_train_options options = {.out = in_folder(out),
+                                        .train = in_folder("labels.tsv"),
+                                        .valid = in_folder("labels.tsv"),
+                                        .threads = 1};
+    const attn_status status = attn_train(&recipe, &options, &end, &error);
+    attn_recipe_free(&recipe);
+    return status;
+}
+
+static void a_classifier_starts_from_its_encoder_and_tokenizer(void **state)
+{
+    (void)state;
+    static const char labels[] = "odd\tone three\neven\ttwo four\nodd\tfive\n";
+    attn_bert *from, *to;
+    assert_int_equal(
+        attn_file_write(in_folder("labels.tsv"), labels, strlen(labels), &error),
+        ATTN_OK);
+    if (train_from("transformer", 275, 2, "started") != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(attn_bert_load(&from, in_folder("whole"), &error), ATTN_OK);
+    assert_int_equal(attn_bert_load(&to, in_folder("started"), &error), ATTN_OK);
+    const attn_parameters *const p = attn_bert_parameters(from);
+    const attn_parameters *const q = attn_bert_parameters(to);
+    size_t compared = 0;
+    for (size_t i = 0; i < p->length; i++) {
+        const attn_parameter *const is = attn_parameters_find(q, p->list[i].name);
+        if (!is)
+            continue;
+        assert_memory_equal(p->values + p->list[i].offset, q->values + is->offset,
+                            is->count * sizeof(float));
+        compared++;
+    }
+    assert_int_equal(compared, 5 + 2 * 16);
+    attn_bert_destroy(from);
+    attn_bert_destroy(to);
+    char *const theirs = file_of("whole", "tokenizer.json");
+    char *const mine = file_of("started", "tokenizer.json");
+    assert_string_equal(theirs, mine);
+    free(theirs);
+    free(mine);
+}
+
+static void a_start_that_does_not_fit_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(train_from("bag", 275, 2, "refused"), ATTN_EFORMAT);
+    assert_non_null(strstr(error.message, "data.start with model.body \"bag\", expected "
+                                          "\"transformer\""));
+    assert_int_equal(train_from("transformer", 280, 2, "refused"), ATTN_EFORMAT);
+    assert_non_null(strstr(error.message, "275"));
+    assert_int_equal(train_from("transformer", 275, 3, "refused"), ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "num_hidden_layers is 2, expected 3"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,6 +468,8 @@ int main(void)
         cmocka_unit_test(a_training_learns_what_follows_from_the_rest),
         cmocka_unit_test(threads_and_a_stop_change_no_bit),
         cmocka_unit_test(a_model_is_known_by_its_architecture),
+        cmocka_unit_test(a_classifier_starts_from_its_encoder_and_tokenizer),
+        cmocka_unit_test(a_start_that_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
