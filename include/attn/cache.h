@@ -136,10 +136,12 @@ typedef struct attn_batch {
  * them), and statistics.received.
  *
  * Error: that of attn_forward.  With ATTN_CACHE_I8, against what the scaled whole numbers
- * mean, for |scores| ≤ 30: the query is rounded to 1/65534 of its largest magnitude q, so
- * a score is off by e = |scale| · D · q · the largest |key| / 65534 at most; weights are
- * rounded to 1/65534 of the largest of 64 keys; the output is off by at most 2·e + 1e-3
- * of the largest |value|.
+ * mean, for |scores| ≤ 30: the query is rounded to 1/65278 of its largest magnitude q, so
+ * a score is off by e = |scale| · D · q · the largest |key| / 65278 at most; weights are
+ * rounded to 1/65278 of the largest of 64 keys; the output is off by at most 2·e + 1e-3
+ * of the largest |value|.  That holds for every instruction set: avx512bf16 multiplies
+ * bytes with dot products (AVX-512 VNNI), the others 16 bits, and sums are exact either
+ * way; attn_plan_decode says which.
  *
  * @return ATTN_OK, ATTN_EINVAL, ATTN_ENOMEM or ATTN_EUNSUPPORTED; outputs are untouched
  * unless ATTN_OK.

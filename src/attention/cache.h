@@ -6,7 +6,8 @@
 #include "base/context.h"
 
 /* Where the parts of one head lie in a page, in bytes from the head's beginning: keys
- * [page_keys][D], values [page_keys][Dv], and for 8 bits a scale for each of either. */
+ * [page_keys][D], values [page_keys][Dv]; 8 bits lie in the order of attn_byte_of_key and
+ * attn_byte_of_value, and have a scale for each of either. */
 struct attn_page_layout {
     size_t value, key_scale, value_scale, head, page;
 };
@@ -57,7 +58,8 @@ static inline int64_t attn_cache_pages_of(const attn_cache *cache, int64_t keys)
 
 /* Rows from one key on, to the end of its page. */
 struct attn_cached_rows {
-    const void *key, *value;
+    const void *key, *value;        /* of 8 bits: of the page's first key */
+    size_t row;                     /* of 8 bits: the first one's place in the page */
     float *key_scale, *value_scale; /* NULL but for 8 bits */
     int64_t keys;                   /* to the end of the page */
 };

@@ -72,16 +72,18 @@ static attn_status take_pages(attn_context *context, attn_cache *cache,
     return ATTN_OK;
 }
 
-/* Rows of one head, by way of fp32. */
+/* Rows of one head, by way of fp32; `to` is not consulted for 8 bits, bytes for others.
+ */
 static void convert(const attn_context *context, const attn_cache *cache, float *wide,
-                    const struct attn_matrix *from, void *to, float *scales)
+                    const struct attn_matrix *from, void *to,
+                    const struct attn_byte_rows *bytes)
 {
     const struct attn_kernels *const kernels = context->kernels;
     const size_t stride =
         (from->size + kernels->lanes - 1) / kernels->lanes * kernels->lanes;
     kernels->widen(wide, from);
     if (cache->options.type == ATTN_CACHE_I8) {
-        kernels->decode->quantise(to, scales, wide, stride, from->rows, from->size);
+        kernels->decode->quantise(bytes, wide, stride, from->rows);
         return;
     }
     const struct attn_target target = {
@@ -138,8 +140,12 @@ attn_status attn_cache_append(attn_context *context, attn_cache *cache, int64_t 
                 attn_cache_rows(cache, found, hk, found->length + done);
             const struct attn_matrix keys = rows_of(key, hk, done, rows, o->D);
             const struct attn_matrix values = rows_of(value, hk, done, rows, o->Dv);
-            convert(context, cache, wide, &keys, (char *)to.key, to.key_scale);
-            convert(context, cache, wide, &values, (char *)to.value, to.value_scale);
+            const struct attn_byte_rows key_bytes = {(uint8_t *)to.key, to.key_scale,
+                                                     to.row, (size_t)o->D, true};
+            const struct attn_byte_rows value_bytes = {
+                (uint8_t *)to.value, to.value_scale, to.row, (size_t)o->Dv, false};
+            convert(context, cache, wide, &keys, (char *)to.key, &key_bytes);
+            convert(context, cache, wide, &values, (char *)to.value, &value_bytes);
         }
         done += rows;
     }

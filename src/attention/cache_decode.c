@@ -53,10 +53,10 @@ static attn_status check_batch(attn_context *context, struct call *call,
                                const attn_cache *cache, const attn_batch *batch)
 {
     struct attn_cached_sequence *found = NULL;
-    if (batch->count < 0)
+    if (batch->count < 0 || batch->count > INT32_MAX)
         return attn_context_fail(context, ATTN_EINVAL,
-                                 "%s: batch.count is %lld, expected 0 or more",
-                                 call->function, (long long)batch->count);
+                                 "%s: batch.count is %lld, expected 0 to %d",
+                                 call->function, (long long)batch->count, INT32_MAX);
     if (batch->count > 0)
         ATTN_TRY(attn_check_given(context, call->function, "batch.sequences",
                                   batch->sequences));

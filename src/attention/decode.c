@@ -23,6 +23,7 @@ static void begin_lanes(struct attn_decoder *decoder)
     const size_t width = decoder->forward->kernels->lanes;
     fill(lanes->reference, width, -INFINITY);
     fill(lanes->sum, width, 0.0f);
+    fill(lanes->rounded_sum, width, 0.0f);
     fill(lanes->entropy_sum, width, 0.0f);
     fill(lanes->distance_sum, width, 0.0f);
     fill(lanes->signed_sum, width, 0.0f);
@@ -32,6 +33,16 @@ static void begin_lanes(struct attn_decoder *decoder)
     for (size_t i = 0; i < width; i++)
         lanes->largest_key[i] = -1;
     memset(lanes->top_key, 0, width * sweep->top * sizeof *lanes->top_key);
+}
+
+/* Numbers that were bfloat16. */
+static void keep_upper_halves(uint16_t *to, const float *from, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, from + i, sizeof bits);
+        to[i] = (uint16_t)(bits >> 16);
+    }
 }
 
 static void load_queries(struct attn_decoder *decoder)
@@ -45,6 +56,9 @@ static void load_queries(struct attn_decoder *decoder)
         return;
     }
     fill(panel->query, panel->heads * panel->query_stride, 0.0f);
+    if (panel->query_pairs)
+        memset(panel->query_pairs, 0,
+               panel->heads * panel->query_stride * sizeof *panel->query_pairs);
     for (int64_t h = 0; h < decoder->count; h++) {
         float *const to = panel->query + (size_t)h * panel->query_stride;
         const struct attn_matrix row = {
@@ -55,6 +69,9 @@ static void load_queries(struct attn_decoder *decoder)
             .type = query->type,
         };
         decoder->forward->kernels->widen(to, &row);
+        if (panel->query_pairs)
+            keep_upper_halves(panel->query_pairs + (size_t)h * panel->query_stride, to,
+                              panel->D);
         for (size_t d = 0; d < panel->D; d++)
             to[d] *= problem->options->scale;
     }
@@ -194,6 +211,7 @@ static void attend_block(struct attn_decoder *decoder, int64_t first, int64_t en
         .keys = (size_t)(end - first),
         .key = rows.key,
         .value = rows.value,
+        .row = rows.row,
         .key_scales = rows.key_scale,
         .value_scales = rows.value_scale,
         .softcap = options->softcap,
@@ -203,8 +221,12 @@ static void attend_block(struct attn_decoder *decoder, int64_t first, int64_t en
     describe_rows(&block, forward->problem);
     if (after > end) {
         const struct attn_cached_rows next = find_rows(decoder, end);
-        block.next_key = next.key;
-        block.next_value = next.value;
+        const bool bytes = block.key_type == ATTN_STORED_I8;
+        block.next_key = (const char *)next.key +
+                         (bytes ? attn_byte_of_key(decoder->panel.D, next.row, 0) : 0);
+        block.next_value =
+            (const char *)next.value +
+            (bytes ? attn_byte_of_value(decoder->panel.Dv, next.row, 0) : 0);
         block.next_keys = (size_t)attn_least(after - end, next.keys);
     }
     if (options->keep.data || options->bias.data) {

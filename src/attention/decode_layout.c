@@ -76,6 +76,21 @@ bool attn_decode_stores_bytes(const struct attn_forward *forward)
     return cached && cached->cache->options.type == ATTN_CACHE_I8;
 }
 
+bool attn_decode_pairs(const struct attn_forward *forward)
+{
+    const struct attn_problem *const problem = forward->problem;
+    const attn_tensors *const tensors = problem->tensors;
+    const struct attn_cached *const cached = problem->cached;
+    const int64_t pairs = 2 * (int64_t)forward->kernels->lanes;
+    const bool stored =
+        cached ? cached->cache->options.type == ATTN_CACHE_BF16
+               : tensors->key.type == ATTN_BF16 && tensors->value.type == ATTN_BF16;
+    return stored && forward->kernels->decode->pairs_path &&
+           !problem->options->additive && tensors->query.type == ATTN_BF16 &&
+           tensors->output.type == ATTN_BF16 && problem->shape->D % pairs == 0 &&
+           problem->shape->Dv % pairs == 0;
+}
+
 size_t attn_decode_row(const struct attn_forward *forward, int64_t floats)
 {
     const size_t pair = 2 * forward->kernels->lanes;
@@ -109,7 +124,9 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     const size_t Dv = attn_decode_row(forward, shape->Dv);
     const size_t heads = power_of_two(attn_decode_heads(forward));
     const size_t block = attn_decode_row(forward, (int64_t)(ATTN_DECODE_KEYS * heads));
-    const size_t whole = attn_decode_stores_bytes(forward) ? D / 2 : 0;
+    const size_t whole = attn_decode_stores_bytes(forward) ? D
+                         : attn_decode_pairs(forward)      ? D / 2
+                                                           : 0;
     const size_t per_top = sizeof(float) + sizeof(int32_t);
     splits->head_bytes = attn_partial_bytes(forward, Dv);
     splits->worker_bytes =
@@ -161,7 +178,15 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
         (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
     float *next = panel->query + panel->heads * panel->query_stride;
     if (attn_decode_stores_bytes(forward)) {
-        panel->whole = (int16_t *)next;
+        /* D / 2 of a head, and less than as much again for the beginnings. */
+        panel->whole = (int32_t *)next;
+        panel->whole_begin = panel->whole + panel->heads * panel->query_stride / 2;
+        next += panel->heads * panel->query_stride;
+    }
+    panel->query_pairs = NULL;
+    if (attn_decode_pairs(forward)) {
+        panel->query_pairs = (uint16_t *)next;
+        panel->scale = forward->problem->options->scale;
         next += panel->heads * panel->query_stride / 2;
     }
     panel->output = next;

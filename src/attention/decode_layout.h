@@ -41,6 +41,10 @@ int64_t attn_decode_units(const struct attn_forward *forward,
 /* Whether keys and values are whole numbers of 8 bits. */
 bool attn_decode_stores_bytes(const struct attn_forward *forward);
 
+/* Whether pairs of bfloat16 are multiplied: everything is bfloat16, and the instruction
+ * set has it. */
+bool attn_decode_pairs(const struct attn_forward *forward);
+
 /* Floats of a row, filled up to pairs of vectors. */
 size_t attn_decode_row(const struct attn_forward *forward, int64_t floats);
 

@@ -16,7 +16,8 @@ enum {
 
 /* One head over one split.  In memory follow top_score, top_key, class_sum, output. */
 struct partial {
-    float reference, sum, entropy_sum, distance_sum, signed_sum, largest_score;
+    float reference, sum, rounded_sum, entropy_sum, distance_sum, signed_sum,
+        largest_score;
     float places[4]; /* scores of key 0, of the key before the own position, there, after;
                       * −∞ where not seen */
     int64_t largest_key, visible_keys;
@@ -61,12 +62,18 @@ static bool outranks(float score, int64_t key, float other, int64_t other_key)
     return score > other || (score == other && score != -INFINITY && key < other_key);
 }
 
+/* Keys of a top are unsigned in their 32 bits. */
+static int64_t top_key(const struct partial_parts *parts, size_t n)
+{
+    return (int64_t)(uint32_t)parts->top_key[n];
+}
+
 static void insert_top(const struct partial_parts *into, size_t top, float score,
                        int64_t key)
 {
     size_t place = top;
     for (; place > 0 &&
-           outranks(score, key, into->top_score[place - 1], into->top_key[place - 1]);
+           outranks(score, key, into->top_score[place - 1], top_key(into, place - 1));
          place--) {
         if (place == top)
             continue;
@@ -75,7 +82,7 @@ static void insert_top(const struct partial_parts *into, size_t top, float score
     }
     if (place < top) {
         into->top_score[place] = score;
-        into->top_key[place] = key;
+        into->top_key[place] = (int32_t)(uint32_t)key;
     }
 }
 
@@ -87,6 +94,7 @@ static void rebase(struct partial *p, float reference, float factor)
         p->entropy_sum += (p->reference - reference) * p->sum;
     p->entropy_sum *= factor;
     p->sum *= factor;
+    p->rounded_sum *= factor;
     p->distance_sum *= factor;
     p->signed_sum *= factor;
     p->reference = reference;
@@ -105,6 +113,7 @@ static void merge_sums(const struct attn_forward *forward, struct partial_parts 
     rebase(a, larger, factors[0]);
     rebase(&b, larger, factors[1]);
     a->sum += b.sum;
+    a->rounded_sum += b.rounded_sum;
     a->entropy_sum += b.entropy_sum;
     a->distance_sum += b.distance_sum;
     a->signed_sum += b.signed_sum;
@@ -120,7 +129,7 @@ static void merge_sums(const struct attn_forward *forward, struct partial_parts 
         into->class_sum[n] =
             into->class_sum[n] * factors[0] + from->class_sum[n] * factors[1];
     for (size_t n = 0; n < forward->sweep.top; n++)
-        insert_top(into, forward->sweep.top, from->top_score[n], from->top_key[n]);
+        insert_top(into, forward->sweep.top, from->top_score[n], top_key(from, n));
 }
 
 static struct partial partial_of_lane(const struct attn_panel *lanes, size_t lane)
@@ -128,6 +137,7 @@ static struct partial partial_of_lane(const struct attn_panel *lanes, size_t lan
     return (struct partial){
         .reference = lanes->reference[lane],
         .sum = lanes->sum[lane],
+        .rounded_sum = lanes->rounded_sum[lane],
         .entropy_sum = lanes->entropy_sum[lane],
         .distance_sum = lanes->distance_sum[lane],
         .signed_sum = lanes->signed_sum[lane],
@@ -206,7 +216,11 @@ static void store_row(struct attn_decoder *decoder, const struct attn_head *head
         .size = decoder->panel.Dv,
         .type = tensors->output.type,
     };
-    forward->kernels->backward->put(&output, parts->output, 0, end.inverse);
+    const float sum =
+        decoder->panel.query_pairs ? parts->sums->rounded_sum : parts->sums->sum;
+    const struct attn_row_end of_output =
+        attn_end_of_row(parts->sums->reference, sum, (double)head->sink);
+    forward->kernels->backward->put(&output, parts->output, 0, of_output.inverse);
     if (tensors->lse)
         tensors->lse[head->row] = (float)end.lse;
     if (tensors->statistics.visible_keys)

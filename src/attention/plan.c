@@ -1,4 +1,5 @@
 /* What attn_forward would do. */
+#include "attention/decode_layout.h"
 #include "attention/forward.h"
 #include "kernel/pair_table.h"
 
@@ -12,7 +13,9 @@ static const char *path_of(const struct attn_forward *forward)
         return received ? kernels->additive_weights_kept : kernels->additive_one_pass;
     const struct attn_pair_kernels *const pairs = forward->pairs;
     if (forward->splits.slots > 0 && forward->panel_units == 0)
-        return kernels->decoding;
+        return attn_decode_stores_bytes(forward) ? kernels->decode->bytes_path
+               : attn_decode_pairs(forward)      ? kernels->decode->pairs_path
+                                                 : kernels->decoding;
     if (forward->splits.slots > 0)
         return pairs ? pairs->decoding_too : kernels->decoding_too;
     if (received)

@@ -1,8 +1,8 @@
 /* Decoding from 8 bits, in whole numbers.  A query, and the weights of a block, are
- * rounded to 15 bits and a sign, with one scale a head; then 16-bit multiply-adds take
- * twice as many elements as fp32 has lanes, sums of 32 bits are exact, and no key or
- * value is ever widened to fp32.  The rounding is 2⁻¹⁶ of the largest, a part in 256 of
- * what storing 8 bits has cost already. */
+ * rounded to 15 bits and a sign, with one scale a head; sums of products of them and
+ * bytes are exact in 32 bits, and no key or value is ever widened.  The rounding is
+ * 2⁻¹⁶ of the largest, a part in 256 of what storing 8 bits has cost already.  Bytes are
+ * stored with 128 added, which the sums begin with the opposite of. */
 #ifndef ATTN_KERNEL_DECODE_BYTES_H
 #define ATTN_KERNEL_DECODE_BYTES_H
 
@@ -11,13 +11,9 @@
 #include "kernel/softmax.h"
 #include <float.h>
 
-/* Magnitudes of what is rounded.  Adding 1.5·2²³ rounds to a whole number, to even, and
- * leaves it in the low bits of the sum. */
-#define LARGEST_WHOLE 32767.0f
+/* Adding 1.5·2²³ rounds to a whole number, to even, and leaves it in the low bits of the
+ * sum. */
 #define WHOLE_SHIFTER 0x1.8p23f
-
-/* 2³¹ / (127 · 2 · 32767): longer sums of products would need more than 32 bits. */
-enum { MOST_WHOLE_STEPS = 256 };
 
 INLINE vi vf_round(vf x)
 {
@@ -38,28 +34,40 @@ INLINE float inverse_of(float x)
     return x >= FLT_MIN ? 1.0f / x : 0.0f;
 }
 
+/* The scale of a row whose largest magnitude is to become `most`: NaN where it is not
+ * finite, 0 where its inverse would not be. */
+INLINE float scale_of_row(const float *x, size_t size, float most)
+{
+    vf largest = {0}, poison = {0};
+    for (size_t n = 0; n < size; n += LANES) {
+        largest = vf_max(largest, vf_abs(vf_load(x + n)));
+        poison += vf_load(x + n) * 0.0f;
+    }
+    if (vi_any(poison != 0.0f))
+        return NAN;
+    const float scale = largest_lane(largest) / most;
+    return inverse_of(scale) == 0.0f ? 0.0f : scale;
+}
+
 /* ---- Storing --------------------------------------------------------------------------
  */
 
-static void quantise(int8_t *to, float *scales, const float *from, size_t row_stride,
-                     size_t rows, size_t size)
+static void quantise(const struct attn_byte_rows *to, const float *from,
+                     size_t row_stride, size_t rows)
 {
     for (size_t row = 0; row < rows; row++) {
         const float *const x = from + row * row_stride;
-        vf largest = {0}, poison = {0};
-        for (size_t n = 0; n < size; n += LANES) {
-            largest = vf_max(largest, vf_abs(vf_load(x + n)));
-            poison += vf_load(x + n) * 0.0f;
-        }
-        const bool finite = !vi_any(poison != 0.0f);
-        const float scale = largest_lane(largest) / 127.0f;
-        const float inverse = finite ? inverse_of(scale) : 0.0f;
-        scales[row] = !finite ? NAN : inverse == 0.0f ? 0.0f : scale;
-        for (size_t n = 0; n < size; n += LANES) {
-            const vf scaled = finite ? vf_load(x + n) * inverse : vf_set1(0.0f);
-            const vi whole = vf_round(scaled);
-            for (size_t i = 0; i < LANES && n + i < size; i++)
-                to[row * size + n + i] = (int8_t)whole[i];
+        const size_t place = to->row + row;
+        const float scale = scale_of_row(x, to->size, 127.0f);
+        const float inverse = inverse_of(scale); /* of NaN: 0 */
+        to->scales[row] = scale;
+        for (size_t n = 0; n < to->size; n += LANES) {
+            const vf scaled = inverse > 0.0f ? vf_load(x + n) * inverse : vf_set1(0.0f);
+            const vi whole = vf_round(scaled) + ATTN_BYTES_ZERO;
+            for (size_t i = 0; i < LANES && n + i < to->size; i++)
+                to->page[to->keys ? attn_byte_of_key(to->size, place, n + i)
+                                  : attn_byte_of_value(to->size, place, n + i)] =
+                    (uint8_t)whole[i];
         }
     }
 }
@@ -67,249 +75,362 @@ static void quantise(int8_t *to, float *scales, const float *from, size_t row_st
 /* ---- Scores ---------------------------------------------------------------------------
  */
 
+/* Four whole numbers of one head. */
+INLINE void store_whole(int32_t to[2], const int32_t x[ATTN_BYTES_LANE])
+{
+    vi first, second;
+    vi_split(vi_set1((x[0] & 0xffff) | (int32_t)((uint32_t)x[2] << 16)),
+             vi_set1((x[1] & 0xffff) | (int32_t)((uint32_t)x[3] << 16)), &first, &second);
+    to[0] = first[0];
+    to[1] = second[0];
+}
+
 static void round_query(struct attn_decode_panel *panel)
 {
-    const size_t steps = panel->D / (2 * LANES) + 1;
-    const float most = steps <= MOST_WHOLE_STEPS
-                           ? LARGEST_WHOLE
-                           : LARGEST_WHOLE * MOST_WHOLE_STEPS / (float)steps;
     for (size_t h = 0; h < panel->heads; h++) {
         const float *const x = panel->query + h * panel->query_stride;
-        vf largest = {0}, poison = {0};
-        for (size_t n = 0; n < panel->D; n += LANES) {
-            largest = vf_max(largest, vf_abs(vf_load(x + n)));
-            poison += vf_load(x + n) * 0.0f;
-        }
-        const bool finite = !vi_any(poison != 0.0f);
-        const float scale = largest_lane(largest) / most;
-        const float inverse = finite ? inverse_of(scale) : 0.0f;
-        for (size_t i = h; i < LANES; i += panel->heads)
-            panel->query_scale[i] = !finite ? NAN : inverse == 0.0f ? 0.0f : scale;
-        for (size_t n = 0; n < panel->query_stride; n += LANES) {
-            const vi whole = vf_round(finite ? vf_load(x + n) * inverse : vf_set1(0.0f));
-            for (size_t i = 0; i < LANES; i++)
-                panel->whole[h * panel->query_stride + n + i] = (int16_t)whole[i];
-        }
-    }
-}
-
-INLINE vs load_first_bytes(const char *p, size_t count)
-{
-    int8_t bytes[2 * LANES] = {0};
-    memcpy(bytes, p, count);
-    return vs_load_i8(bytes);
-}
-
-INLINE void score_step_bytes(vi *sum, const struct attn_decode_panel *panel, vs key,
-                             size_t n, const size_t heads)
-{
-#pragma GCC unroll 16
-    for (size_t h = 0; h < heads; h++)
-        sum[h] +=
-            vs_multiply_pairs(key, vs_load(panel->whole + h * panel->query_stride + n));
-}
-
-/* Products of whole numbers; scales are those of the tile's keys. */
-INLINE vf score_tile_bytes(const struct attn_decode_panel *panel, const char *const *row,
-                           const float *scales, struct ahead *ahead, const size_t heads)
-{
-    const size_t rest = panel->D % (2 * LANES), whole = panel->D - rest;
-    const size_t keys = LANES / heads;
-    vi sum[LANES];
-    vf product[LANES], scale;
-#pragma GCC unroll 16
-    for (size_t i = 0; i < LANES; i++)
-        sum[i] = vi_set1(0);
-    size_t n = 0;
-    if (whole > 0) {
-        do {
-#pragma GCC unroll 16
-            for (size_t k = 0; k < keys; k++) {
-                const vs key = vs_load_i8((const int8_t *)row[k] + n);
-                score_step_bytes(sum + k * heads, panel, key, n, heads);
-                if (n % 64 == 0)
-                    fetch(ahead, 1);
+        const float scale = scale_of_row(x, panel->D, VS_LARGEST);
+        const float inverse = inverse_of(scale);
+        panel->query_scale[h] = scale;
+        for (size_t c = 0; c < attn_bytes_chunks(panel->D); c++)
+            panel->whole_begin[c * panel->heads + h] = 0;
+        for (size_t n = 0; n < panel->D; n += ATTN_BYTES_LANE) {
+            int32_t whole[ATTN_BYTES_LANE] = {0};
+            for (size_t i = 0; i < ATTN_BYTES_LANE && n + i < panel->D; i++) {
+                if (inverse > 0.0f)
+                    whole[i] = vf_round(vf_set1(x[n + i] * inverse))[0];
+                panel->whole_begin[n / ATTN_BYTES_CHUNK * panel->heads + h] -=
+                    ATTN_BYTES_ZERO * whole[i];
             }
-            n += 2 * LANES;
-        } while (n < whole);
+            store_whole(panel->whole + (n / ATTN_BYTES_LANE * panel->heads + h) * 2,
+                        whole);
+        }
     }
+}
+
+/* Vectors of keys, and as many heads, of one tile of scores. */
+struct score_bytes {
+    const struct attn_decode_panel *panel;
+    const char *key[4];     /* of each vector: its first four elements */
+    const float *scales[4]; /* likewise: LANES of them */
+    struct stretch_ahead *ahead;
+};
+
+/* score[vector][head] += products of heads first to first + heads − 1 with one chunk of
+ * D, which begins at element d. */
+INLINE void score_chunk_bytes(vf *score, const struct score_bytes *s, size_t d,
+                              const size_t of, const size_t first, const size_t heads,
+                              const size_t vectors)
+{
+    const size_t rest = s->panel->D - d;
+    const size_t size = rest < ATTN_BYTES_CHUNK ? rest : ATTN_BYTES_CHUNK;
+    const int32_t *whole = s->panel->whole + (d / ATTN_BYTES_LANE * of + first) * 2;
+    const int32_t *const begin = s->panel->whole_begin + d / ATTN_BYTES_CHUNK * of;
+    size_t place = d * ATTN_BYTES_TILE;
+    const size_t end = place + size * ATTN_BYTES_TILE;
+    vi sum[VALUE_TILE];
+#pragma GCC unroll 4
+    for (size_t h = 0; h < heads; h++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            vi_dot_begin(sum + (h * vectors + v) * DOT_SUMS, begin[first + h]);
+    do {
+        vi x[4];
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            x[v] = vi_load((const int32_t *)(s->key[v] + place));
+#pragma GCC unroll 4
+        for (size_t h = 0; h < heads; h++) {
+            const vi one = vi_set1(whole[2 * h]), other = vi_set1(whole[2 * h + 1]);
+#pragma GCC unroll 4
+            for (size_t v = 0; v < vectors; v++)
+                vi_dot_bytes(sum + (h * vectors + v) * DOT_SUMS, x[v], one, other);
+        }
+        if (first == 0)
+            fetch_stretch(s->ahead, (vectors * VF_BYTES + 63) / 64);
+        whole += 2 * of;
+        place += ATTN_BYTES_TILE * ATTN_BYTES_LANE;
+    } while (place < end);
+#pragma GCC unroll 4
+    for (size_t h = 0; h < heads; h++)
+#pragma GCC unroll 4
+        for (size_t v = 0; v < vectors; v++)
+            score[v * LANES + first + h] +=
+                vf_from_whole(vi_dot_end(sum + (h * vectors + v) * DOT_SUMS));
+}
+
+/* Scores of `vectors` times LANES keys, [key][heads]. */
+INLINE void score_tile_bytes(float *to, const struct score_bytes *s, const size_t heads,
+                             const size_t vectors)
+{
+    const size_t at_once = heads < VALUE_HEADS ? heads : VALUE_HEADS;
+    vf score[4 * LANES];
+#pragma GCC unroll 64
+    for (size_t i = 0; i < vectors * LANES; i++)
+        score[i] = vf_set1(0.0f);
+    for (size_t d = 0; d < s->panel->D; d += ATTN_BYTES_CHUNK)
+#pragma GCC unroll 4
+        for (size_t first = 0; first < heads; first += at_once)
+            score_chunk_bytes(score, s, d, heads, first, at_once, vectors);
+#pragma GCC unroll 4
+    for (size_t v = 0; v < vectors; v++) {
+        vf *const own = score + v * LANES;
+        const vf scale = vf_load(s->scales[v]);
 #pragma GCC unroll 16
-    for (size_t k = 0; k < keys; k++)
-        if (rest > 0)
-            score_step_bytes(sum + k * heads, panel,
-                             load_first_bytes(row[k] + whole, rest), whole, heads);
+        for (size_t h = 0; h < heads; h++)
+            own[h] = own[h] * scale * vf_set1(s->panel->query_scale[h]);
+        interleave_all(own, heads);
 #pragma GCC unroll 16
-    for (size_t i = 0; i < LANES; i++) {
-        product[i] = vf_from_whole(sum[i]);
-        scale[i] = scales[i / heads];
+        for (size_t h = 0; h < heads; h++)
+            vf_store(to + (v * heads + h) * LANES, own[h]);
     }
-    return sums_of_lanes(product) * scale * vf_load(panel->query_scale);
+}
+
+/* Whole vectors of keys; of a block that begins or ends within one, the rest is cut off.
+ */
+INLINE void score_heads_bytes(float *scores, const struct attn_decode_panel *panel,
+                              const struct attn_decode_block *block, const size_t heads)
+{
+    const size_t at_once = heads < VALUE_HEADS ? heads : VALUE_HEADS;
+    const size_t most =
+        VALUE_TILE / at_once / DOT_SUMS < 4 ? VALUE_TILE / at_once / DOT_SUMS : 4;
+    const size_t lead = block->row % LANES, end = lead + block->keys;
+    float all[(ATTN_DECODE_KEYS + 5 * LANES) * LANES];
+    struct stretch_ahead ahead = {block->next_key, block->next_keys * panel->D / 64};
+    for (size_t key = 0; key < end; key += most * LANES) {
+        struct score_bytes s = {.panel = panel, .ahead = &ahead};
+        for (size_t v = 0; v < most; v++) {
+            const size_t at = key + v * LANES < end ? key + v * LANES : key;
+            s.key[v] = block->key + attn_byte_of_key(panel->D, block->row - lead + at, 0);
+            s.scales[v] = block->key_scales + at - lead;
+        }
+        score_tile_bytes(all + key * heads, &s, heads, most);
+    }
+    memcpy(scores, all + lead * heads, block->keys * heads * sizeof *scores);
+}
+
+static void score_bytes(float *scores, const struct attn_decode_panel *panel,
+                        const struct attn_decode_block *block)
+{
+    if (panel->heads == 1)
+        score_heads_bytes(scores, panel, block, 1);
+    else if (panel->heads == 2)
+        score_heads_bytes(scores, panel, block, 2);
+    else if (panel->heads == 4)
+        score_heads_bytes(scores, panel, block, 4);
+#if VF_BYTES >= 32
+    else if (panel->heads == 8)
+        score_heads_bytes(scores, panel, block, 8);
+#endif
+#if VF_BYTES >= 64
+    else
+        score_heads_bytes(scores, panel, block, 16);
+#endif
 }
 
 /* ---- Values ---------------------------------------------------------------------------
  */
 
-/* The weights of a block in whole numbers: of a key and the one after it in one lane,
- * [key][heads], where only every other key is looked at. */
+/* The weights of a block in whole numbers, four keys to a lane, [keys / 4][heads]. */
 struct whole_weights {
-    int32_t pairs[(ATTN_DECODE_KEYS + 1) * LANES];
-    float scale[LANES]; /* of each lane */
+    int32_t first[(ATTN_DECODE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
+    int32_t second[(ATTN_DECODE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
+    int32_t begin[LANES]; /* of each head: −128 · the sum */
+    float scale[LANES];   /* of each lane */
 };
 
 /* Weights times the scales of their values. */
 INLINE void scale_weights(float *weights, const float *scales, size_t keys,
                           const size_t heads)
 {
-    for (size_t key = 0; key < keys; key += LANES / heads) {
-        float own[LANES];
-        vf scale = {0};
+    float own[ATTN_DECODE_KEYS + LANES];
+    memcpy(own, scales, keys * sizeof *own);
+    for (size_t i = 0; i < LANES; i++)
+        own[keys + i] = own[keys - 1];
+    for (size_t key = 0; key < keys; key += LANES) {
+        vf x[LANES];
 #pragma GCC unroll 16
-        for (size_t k = 0; k < LANES / heads; k++)
-            own[k] = scales[key + k < keys ? key + k : keys - 1];
+        for (size_t h = 0; h < heads; h++)
+            x[h] = vf_load(own + key);
+        interleave_all(x, heads);
 #pragma GCC unroll 16
-        for (size_t i = 0; i < LANES; i++)
-            scale[i] = own[i / heads];
-        scale_in_place(weights + key * heads, scale);
+        for (size_t h = 0; h < heads; h++)
+            if (key * heads + h * LANES < keys * heads)
+                scale_in_place(weights + key * heads + h * LANES, x[h]);
     }
 }
 
-/* False when a weight is not finite. */
-static bool make_weights_whole(struct whole_weights *whole, const float *weights,
-                               size_t heads, size_t keys)
+/* Sums of fours of rounded weights, which begin `lead` keys before those of the block. */
+INLINE void gather_fours(struct whole_weights *whole, const int32_t *rounded,
+                         size_t heads, size_t fours)
 {
+    for (size_t n = 0; n < fours; n++) {
+        const int32_t *const x = rounded + n * ATTN_BYTES_LANE * heads;
+        vi first, second;
+        vi_split(vi_load(x) | vi_load(x + 2 * heads) << 16,
+                 vi_load(x + heads) | vi_load(x + 3 * heads) << 16, &first, &second);
+        vi_store(whole->first + n * heads, first);
+        vi_store(whole->second + n * heads, second);
+    }
+}
+
+/* False when a weight is not finite.  Weights are those of `keys` keys, and 0 up to the
+ * end of their last vector. */
+static bool make_weights_whole(struct whole_weights *whole, const float *weights,
+                               size_t heads, size_t keys, size_t lead)
+{
+    enum { ROOM = (ATTN_DECODE_KEYS + 3 * ATTN_BYTES_LANE) * LANES };
     const size_t floats = (keys * heads + LANES - 1) / LANES * LANES;
-    int32_t rounded[(ATTN_DECODE_KEYS + 3) * LANES];
-    vf largest = {0}, poison = {0}, inverse = {0};
+    const size_t fours = (lead + keys + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE;
+    int32_t rounded[ROOM + LANES];
+    vf largest = {0}, poison = {0};
+    vi sum = {0};
     for (size_t n = 0; n < floats; n += LANES) {
         largest = vf_max(largest, vf_load(weights + n));
         poison += vf_load(weights + n) * 0.0f;
     }
     if (vi_any(poison != 0.0f))
         return false;
-    const vf scale = share_largest(largest, heads) * (1.0f / LARGEST_WHOLE);
+    const vf scale = share_largest(largest, heads) * (1.0f / VS_LARGEST);
+    const vf inverse = vf_select(scale >= FLT_MIN, vf_set1(1.0f) / scale, vf_set1(0.0f));
     vf_store(whole->scale, scale);
-    for (size_t i = 0; i < LANES; i++)
-        inverse[i] = inverse_of(scale[i]);
+    for (size_t i = 0; i < lead * heads; i++)
+        rounded[i] = 0;
     for (size_t n = 0; n < floats; n += LANES) {
         const vi x = vf_round(vf_load(weights + n) * inverse);
-        memcpy(rounded + n, &x, sizeof x);
+        vi_store(rounded + lead * heads + n, x);
+        sum += x;
     }
-    memset(rounded + keys * heads, 0, 2 * LANES * sizeof *rounded);
-    for (size_t n = 0; n < floats; n += LANES) {
-        const vi pair = vi_load(rounded + n) | vi_load(rounded + n + heads) << 16;
-        memcpy(whole->pairs + n, &pair, sizeof pair);
-    }
+    const size_t used = lead * heads + floats;
+    memset(rounded + used, 0,
+           (ATTN_BYTES_LANE * heads * fours + LANES > used
+                ? ATTN_BYTES_LANE * heads * fours + LANES - used
+                : 0) *
+               sizeof *rounded);
+    gather_fours(whole, rounded, heads, fours);
+    for (size_t h = 0; h < heads; h++)
+        whole->begin[h] = 0;
+    for (size_t i = 0; i < LANES; i++)
+        whole->begin[i & (heads - 1)] -= ATTN_BYTES_ZERO * sum[i];
     return true;
 }
 
 struct bytes_tile {
     float *output;
-    const int32_t *pairs;
+    const int32_t *first, *second, *begin;
     const float *scale;
-    const char *value;
-    size_t output_stride, heads, keys;
-    ptrdiff_t value_stride;
-    struct ahead *ahead;
-    size_t ahead_lines; /* a pair of keys */
+    const char *value; /* the first four keys' elements from the tile's first on */
+    size_t output_stride, heads, fours;
+    size_t stride; /* from fours to fours */
+    struct stretch_ahead *ahead;
+    size_t ahead_lines; /* for every four keys */
 };
 
-/* chunks of 2·LANES elements, of the last one `left`. */
+/* The last vector may go beyond the row's end: into what follows in the page, which there
+ * always is enough of, and out to where the output has room. */
 INLINE void value_tile_bytes(const struct bytes_tile *t, const size_t heads,
-                             const size_t chunks, const bool whole, size_t left)
+                             const size_t vectors)
 {
     vi sum[VALUE_TILE];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < heads * chunks * 2; i++)
-        sum[i] = vi_set1(0);
-    size_t key = 0;
-    const int32_t *pair = t->pairs;
-    do {
-        const char *const first = t->value + (ptrdiff_t)key * t->value_stride;
-        const char *const second = key + 1 < t->keys ? first + t->value_stride : first;
-        vs x[VALUE_TILE];
+    const int32_t *first = t->first, *second = t->second;
+    const char *value = t->value;
+    size_t n = 0;
+#pragma GCC unroll 4
+    for (size_t h = 0; h < heads; h++)
 #pragma GCC unroll 8
-        for (size_t c = 0; c < chunks; c++) {
-            int8_t rows[2][2 * LANES] = {{0}};
-            const int8_t *a = (const int8_t *)first + c * 2 * LANES;
-            const int8_t *b = (const int8_t *)second + c * 2 * LANES;
-            if (!whole) {
-                a = memcpy(rows[0], a, left);
-                b = memcpy(rows[1], b, left);
-            }
-            vs_interleave_i8(a, b, &x[2 * c], &x[2 * c + 1]);
-        }
+        for (size_t v = 0; v < vectors; v++)
+            vi_dot_begin(sum + (h * vectors + v) * DOT_SUMS, t->begin[h]);
+    do {
+        vi x[VALUE_TILE];
+#pragma GCC unroll 8
+        for (size_t v = 0; v < vectors; v++)
+            x[v] = vi_load((const int32_t *)(value + v * VF_BYTES));
 #pragma GCC unroll 4
         for (size_t h = 0; h < heads; h++) {
-            const vs weight = (vs)vi_set1(pair[h]);
-#pragma GCC unroll 16
-            for (size_t v = 0; v < 2 * chunks; v++)
-                sum[h * 2 * chunks + v] += vs_multiply_pairs(x[v], weight);
-            if (h < t->ahead_lines)
-                fetch(t->ahead, 1);
-        }
-        pair += 2 * t->heads;
-        key += 2;
-    } while (key < t->keys);
-#pragma GCC unroll 4
-    for (size_t h = 0; h < heads; h++) {
-        const vf scale = vf_set1(t->scale[h]);
+            const vi one = vi_set1(first[h]), other = vi_set1(second[h]);
 #pragma GCC unroll 8
-        for (size_t c = 0; c < chunks; c++) {
-            float *const to = t->output + h * t->output_stride + c * 2 * LANES;
-            vf low = vf_from_whole(sum[(h * chunks + c) * 2]);
-            vf high = vf_from_whole(sum[(h * chunks + c) * 2 + 1]);
-            vf_order_interleaved(&low, &high);
-            vf_store(to, vf_fma(low, scale, vf_load(to)));
-            vf_store(to + LANES, vf_fma(high, scale, vf_load(to + LANES)));
+            for (size_t v = 0; v < vectors; v++)
+                vi_dot_bytes(sum + (h * vectors + v) * DOT_SUMS, x[v], one, other);
         }
-    }
+        fetch_stretch(t->ahead, t->ahead_lines);
+        first += t->heads;
+        second += t->heads;
+        value += t->stride;
+    } while (++n < t->fours);
+#pragma GCC unroll 4
+    for (size_t h = 0; h < heads; h++)
+#pragma GCC unroll 8
+        for (size_t v = 0; v < vectors; v++) {
+            float *const to = t->output + h * t->output_stride + v * LANES;
+            const vf x = vf_from_whole(vi_dot_end(sum + (h * vectors + v) * DOT_SUMS));
+            vf_store(to, vf_fma(x, vf_set1(t->scale[h]), vf_load(to)));
+        }
 }
 
 INLINE void value_heads_bytes(const struct attn_decode_panel *panel,
                               const struct whole_weights *whole,
-                              const struct attn_decode_block *block, struct ahead *ahead,
-                              size_t head, const size_t heads)
+                              const struct attn_decode_block *block,
+                              struct stretch_ahead *ahead, size_t head,
+                              const size_t heads)
 {
-    const size_t chunk = 2 * LANES;
-    const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads / 2 : 4;
-    const size_t passes =
-        (panel->Dv + most * chunk - 1) / (most * chunk) * (panel->heads / heads);
+    const size_t most =
+        VALUE_TILE / heads / DOT_SUMS < 4 ? VALUE_TILE / heads / DOT_SUMS : 4;
+    const size_t vectors = (panel->Dv + LANES - 1) / LANES;
+    const size_t lead = block->row % ATTN_BYTES_LANE;
     struct bytes_tile t = {
-        .pairs = whole->pairs + head,
+        .first = whole->first + head,
+        .second = whole->second + head,
+        .begin = whole->begin + head,
         .scale = whole->scale + head,
         .output_stride = panel->output_stride,
         .heads = panel->heads,
-        .keys = block->keys,
-        .value_stride = block->value_stride,
+        .fours = (lead + block->keys + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE,
+        .stride = ATTN_BYTES_LANE * panel->Dv,
         .ahead = ahead,
-        .ahead_lines = (2 * ahead->lines + passes - 1) / passes,
+        .ahead_lines = (most * VF_BYTES + 63) / 64,
     };
-    for (size_t d = 0; d < panel->Dv;) {
-        const size_t left = panel->Dv - d;
-        t.output = panel->output + head * panel->output_stride + d;
-        t.value = block->value + d;
-        if (left >= most * chunk) {
-            value_tile_bytes(&t, heads, most, true, 0);
-            d += most * chunk;
-        } else if (left >= chunk) {
-            value_tile_bytes(&t, heads, 1, true, 0);
-            d += chunk;
+    for (size_t v = 0; v < vectors;) {
+        t.output = panel->output + head * panel->output_stride + v * LANES;
+        t.value =
+            block->value + attn_byte_of_value(panel->Dv, block->row - lead, v * LANES);
+        if (v + most <= vectors) {
+            value_tile_bytes(&t, heads, most);
+            v += most;
         } else {
-            value_tile_bytes(&t, heads, 1, false, left);
-            d += chunk;
+            value_tile_bytes(&t, heads, 1);
+            v++;
         }
     }
 }
 
-/* False when a weight is not finite, and nothing was done. */
-static bool value_bytes(const struct attn_decode_panel *panel, const float *weights,
+/* One key and head after the other, but for those that are hidden: where a weight or a
+ * value is not finite. */
+static void value_bytes_seen(const struct attn_decode_panel *panel, const float *weights,
+                             const struct attn_decode_block *block)
+{
+    const uint8_t *const page = (const uint8_t *)block->value;
+    for (size_t n = 0; n < block->keys * panel->heads; n++) {
+        if (block->added && block->added[n] == -INFINITY)
+            continue;
+        float *const output = panel->output + n % panel->heads * panel->output_stride;
+        const size_t row = block->row + n / panel->heads;
+        for (size_t d = 0; d < panel->Dv; d++)
+            output[d] +=
+                weights[n] *
+                (float)(page[attn_byte_of_value(panel->Dv, row, d)] - ATTN_BYTES_ZERO);
+    }
+}
+
+static void value_bytes(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block)
 {
     struct whole_weights whole;
-    if (!make_weights_whole(&whole, weights, panel->heads, block->keys))
-        return false;
-    struct ahead ahead =
-        ahead_of(block->next_value, block->value_stride, block->next_keys, panel->Dv);
+    if (!make_weights_whole(&whole, weights, panel->heads, block->keys,
+                            block->row % ATTN_BYTES_LANE)) {
+        value_bytes_seen(panel, weights, block);
+        return;
+    }
+    struct stretch_ahead ahead = {block->next_value, block->next_keys * panel->Dv / 64};
     if (panel->heads == 1)
         value_heads_bytes(panel, &whole, block, &ahead, 0, 1);
     else if (panel->heads == 2)
@@ -317,7 +438,6 @@ static bool value_bytes(const struct attn_decode_panel *panel, const float *weig
     else
         for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
             value_heads_bytes(panel, &whole, block, &ahead, head, VALUE_HEADS);
-    return true;
 }
 
 #endif

@@ -15,6 +15,16 @@ INLINE void score_step(vf *sum, const struct attn_decode_panel *panel, const cha
                        size_t n, const size_t heads, const size_t count,
                        const enum attn_stored type)
 {
+    if (type == STORED_PAIRS) {
+        const vf key = vf_load((const float *)(row + 2 * n));
+#pragma GCC unroll 16
+        for (size_t h = 0; h < heads; h++) {
+            const uint16_t *const query =
+                panel->query_pairs + h * panel->query_stride + n;
+            sum[h] = vf_dot(key, vf_load((const float *)query), sum[h]);
+        }
+        return;
+    }
     const vf key = load_row(row, n, count, type);
 #pragma GCC unroll 16
     for (size_t h = 0; h < heads; h++)
@@ -28,6 +38,7 @@ INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *r
                      struct ahead *ahead, const size_t heads, const enum attn_stored type)
 {
     const size_t rest = panel->D % LANES, whole = panel->D - rest, keys = LANES / heads;
+    const size_t step = type == STORED_PAIRS ? 2 * LANES : LANES;
     const size_t at_once = type == ATTN_STORED_F32 ? 1 : keys;
     vf sum[LANES];
 #pragma GCC unroll 16
@@ -42,9 +53,9 @@ INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *r
                 for (size_t k = first; k < first + at_once; k++) {
                     score_step(sum + k * heads, panel, row[k], n, heads, LANES, type);
                     if (n * bytes_of(type) % 64 == 0)
-                        fetch(ahead, 1);
+                        fetch(ahead);
                 }
-                n += LANES;
+                n += step;
             } while (n < whole);
         }
 #pragma GCC unroll 16
@@ -52,28 +63,27 @@ INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *r
             if (rest > 0)
                 score_step(sum + k * heads, panel, row[k], whole, heads, rest, type);
     }
-    return sums_of_lanes(sum);
+    const vf score = sums_of_lanes(sum);
+    return type == STORED_PAIRS ? score * panel->scale : score;
 }
 
 INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t heads,
                         const enum attn_stored type)
 {
-    struct ahead ahead = ahead_of(block->next_key, block->key_stride, block->next_keys,
-                                  panel->D * bytes_of(type));
+    struct ahead ahead =
+        ahead_of(rows_ahead_of(block->key, block->key_stride, block->keys,
+                               panel->D * bytes_of(type)),
+                 rows_ahead_of(block->value, block->value_stride, block->keys,
+                               panel->Dv * bytes_of(block->value_type)));
     for (size_t key = 0; key < block->keys; key += LANES / heads) {
         const char *row[LANES];
-        float scales[LANES];
 #pragma GCC unroll 16
         for (size_t k = 0; k < LANES / heads; k++) {
             const size_t nth = key + k < block->keys ? key + k : block->keys - 1;
             row[k] = block->key + (ptrdiff_t)nth * block->key_stride;
-            scales[k] = type == ATTN_STORED_I8 ? block->key_scales[nth] : 1.0f;
         }
-        vf_store(scores + key * heads,
-                 type == ATTN_STORED_I8
-                     ? score_tile_bytes(panel, row, scales, &ahead, heads)
-                     : score_tile(panel, row, &ahead, heads, type));
+        vf_store(scores + key * heads, score_tile(panel, row, &ahead, heads, type));
     }
 }
 
@@ -174,12 +184,16 @@ static void decode_score(float *scores, const struct attn_decode_panel *panel,
 {
     if (panel->additive)
         decode_additive(scores, panel, block);
+#if defined(__AVX512BF16__)
+    else if (panel->query_pairs)
+        score_block(scores, panel, block, STORED_PAIRS);
+#endif
     else if (block->key_type == ATTN_STORED_F16)
         score_block(scores, panel, block, ATTN_STORED_F16);
     else if (block->key_type == ATTN_STORED_BF16)
         score_block(scores, panel, block, ATTN_STORED_BF16);
     else if (block->key_type == ATTN_STORED_I8)
-        score_block(scores, panel, block, ATTN_STORED_I8);
+        score_bytes(scores, panel, block);
     else
         score_block(scores, panel, block, ATTN_STORED_F32);
     const size_t floats = floats_of(panel, block);

@@ -19,6 +19,39 @@ enum attn_stored {
     ATTN_STORED_I8 = 16
 };
 
+/* Rows of 8 bits, as a cache keeps them: whole numbers, and 128 to each, so that none is
+ * negative.  Keys lie in tiles of 16, of which every four elements lie together,
+ * [key / 16][D / 4][key % 16][4], D filled up to fours; values lie in fours,
+ * [key / 4][Dv][key % 4].  So one instruction takes four products to a lane, and lanes
+ * are keys in one case, elements in the other. */
+enum { ATTN_BYTES_TILE = 16, ATTN_BYTES_LANE = 4, ATTN_BYTES_ZERO = 128 };
+
+static inline size_t attn_bytes_of_key(size_t D)
+{
+    return (D + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE * ATTN_BYTES_LANE;
+}
+
+static inline size_t attn_byte_of_key(size_t D, size_t row, size_t d)
+{
+    return row / ATTN_BYTES_TILE * ATTN_BYTES_TILE * attn_bytes_of_key(D) +
+           d / ATTN_BYTES_LANE * ATTN_BYTES_TILE * ATTN_BYTES_LANE +
+           row % ATTN_BYTES_TILE * ATTN_BYTES_LANE + d % ATTN_BYTES_LANE;
+}
+
+static inline size_t attn_byte_of_value(size_t Dv, size_t row, size_t d)
+{
+    return row / ATTN_BYTES_LANE * ATTN_BYTES_LANE * Dv + d * ATTN_BYTES_LANE +
+           row % ATTN_BYTES_LANE;
+}
+
+/* Sums of products of bytes and 16 bits stay below 2³¹ for so many. */
+enum { ATTN_BYTES_CHUNK = 256 };
+
+static inline size_t attn_bytes_chunks(size_t D)
+{
+    return (D + ATTN_BYTES_CHUNK - 1) / ATTN_BYTES_CHUNK;
+}
+
 /* The query's side.  Rows of query and output are padded to pairs of vectors, query with
  * 0. */
 struct attn_decode_panel {
@@ -31,9 +64,16 @@ struct attn_decode_panel {
                                      * not consulted for; NULL: scores are products */
     float *output;                  /* [heads][Dv]: Σ e^(score − reference) · value */
 
-    /* For 8 bits: query = whole · query_scale, as near as 16 bits come. */
-    int16_t *whole;                      /* [heads][D], of query's stride */
-    float query_scale[ATTN_PANEL_LANES]; /* of each lane */
+    /* Pairs of bfloat16: keys and values are multiplied as they are, with queries as they
+     * are, and weights that are rounded; D and Dv are multiples of two vectors. */
+    uint16_t *query_pairs; /* [heads][D], of query's stride; NULL: not so */
+    float scale;           /* of scores, then */
+
+    /* For 8 bits: query = whole number · query_scale, as near as 16 bits come.  Two
+     * int32_t hold four whole numbers, as vi_dot_bytes wants them. */
+    int32_t *whole;       /* [D / 4][heads][2] */
+    int32_t *whole_begin; /* [chunks of D][heads]: −128 · the sum of the chunk */
+    float query_scale[ATTN_PANEL_LANES]; /* [heads] */
 
     /* The running state of each lane; vectors is 1, and D, Dv, query and output are not
      * used.  The lanes of one head share their reference. */
@@ -51,10 +91,13 @@ struct attn_decode_block {
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
     enum attn_stored key_type, value_type;
-    const float *key_scales, *value_scales; /* [keys], for 8 bits */
-    const char *next_key,
-        *next_value;  /* those of the block after it, which are fetched */
-    size_t next_keys; /* 0: none */
+
+    /* For 8 bits: key and value are where a page has its first row, and row the first
+     * key's place in it; scales are those of the first key. */
+    size_t row;
+    const float *key_scales, *value_scales; /* [keys] */
+    const char *next_key, *next_value; /* those of the block after it, to be fetched */
+    size_t next_keys;                  /* 0: none */
 
     /* How scores are bent. */
     float softcap;       /* 0: not */
@@ -62,6 +105,14 @@ struct attn_decode_block {
     const float *slopes; /* NULL: no ALiBi; that of each lane */
     const float *added;  /* NULL: nothing; [key][heads] to the end of the last vector:
                           * bias, −∞ where keep or bias hides */
+};
+
+/* Where rows of 8 bits are written: from the row on, to the end of the page. */
+struct attn_byte_rows {
+    uint8_t *page; /* its first row */
+    float *scales; /* [rows] */
+    size_t row, size;
+    bool keys; /* the order of keys; else that of values */
 };
 
 struct attn_decode_kernels {
@@ -79,17 +130,22 @@ struct attn_decode_kernels {
                     const struct attn_sweep *sweep);
 
     /* output[head][d] = growth · output + Σ weights[key][head] · value[key][d] over the
-     * keys the head sees: a value it does not see may be NaN.  Overwrites weights. */
+     * keys the head sees: a value it does not see may be NaN.  Overwrites weights.  Of
+     * pairs, adds the rounded weights to the lanes' rounded_sum. */
     void (*value)(struct attn_decode_panel *panel, float *weights,
                   const struct attn_decode_block *block);
 
-    /* Fills whole and query_scale. */
+    /* For attn_plan: how 8 bits are multiplied; pairs of bfloat16, NULL where there are
+     * none. */
+    const char *bytes_path, *pairs_path;
+
+    /* Fills whole, whole_begin and query_scale. */
     void (*round_query)(struct attn_decode_panel *panel);
 
-    /* Rows without gaps of 8 bits: to · scale is the row, to half of the scale, which is
+    /* Rows of 8 bits: their numbers · scale are the row, to half of the scale, which is
      * its largest magnitude over 127; NaN for a row that holds NaN or ∞. */
-    void (*quantise)(int8_t *to, float *scales, const float *from, size_t row_stride,
-                     size_t rows, size_t size);
+    void (*quantise)(const struct attn_byte_rows *to, const float *from,
+                     size_t row_stride, size_t rows);
 
     /* to[n] = to[n] · to_factor + from[n] · from_factor; size is in whole vectors. */
     void (*merge)(float *to, float to_factor, const float *from, float from_factor,

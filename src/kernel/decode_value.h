@@ -42,7 +42,7 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
                 sum[h * vectors + v] =
                     vf_fma(vf_set1(weight[h]), x[v], sum[h * vectors + v]);
             if (h < t->ahead_lines)
-                fetch(t->ahead, 1);
+                fetch(t->ahead);
         }
         weight += t->weight_stride;
         value += t->value_stride;
@@ -54,14 +54,25 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
             vf_store(t->output + h * t->output_stride + v * LANES, sum[h * vectors + v]);
 }
 
+/* Lines to be fetched for every key of a tile, so that all tiles fetch a whole row. */
+INLINE size_t lines_of_tile(const struct attn_decode_panel *panel,
+                            const enum attn_stored type)
+{
+    const size_t heads = panel->heads < VALUE_HEADS ? panel->heads : VALUE_HEADS;
+    const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
+    const size_t rest = panel->Dv % LANES, whole = panel->Dv - rest;
+    const size_t tiles =
+        whole / (most * LANES) + whole % (most * LANES) / LANES + (rest > 0);
+    const size_t parts = tiles * (panel->heads / heads);
+    return ((panel->Dv * bytes_of(type) + 63) / 64 + parts - 1) / parts;
+}
+
 INLINE void value_heads(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block, struct ahead *ahead,
                         size_t head, const size_t heads, const enum attn_stored type)
 {
     const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
     const size_t rest = panel->Dv % LANES, whole = panel->Dv - rest;
-    const size_t tiles = (whole + most * LANES - 1) / (most * LANES) + (rest > 0);
-    const size_t passes = tiles * (panel->heads / heads);
     struct value_tile t = {
         .output_stride = panel->output_stride,
         .weights = weights + head,
@@ -69,21 +80,19 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
         .keys = block->keys,
         .value_stride = block->value_stride,
         .ahead = ahead,
-        .ahead_lines = (ahead->lines + passes - 1) / passes,
+        .ahead_lines = lines_of_tile(panel, type),
     };
     for (size_t d = 0; d < panel->Dv;) {
+        const size_t vectors = d + most * LANES <= whole ? most : 1;
         t.output = panel->output + head * panel->output_stride + d;
         t.value = block->value + d * bytes_of(type);
-        if (d + most * LANES <= whole) {
+        if (vectors > 1)
             value_tile(&t, heads, most, LANES, type);
-            d += most * LANES;
-        } else if (d < whole) {
+        else if (d < whole)
             value_tile(&t, heads, 1, LANES, type);
-            d += LANES;
-        } else {
+        else
             value_tile(&t, heads, 1, rest, type);
-            d += LANES;
-        }
+        d += vectors * LANES;
     }
 }
 
@@ -110,12 +119,6 @@ static void scale_by_values(float *weights, const struct attn_decode_panel *pane
 static bool values_are_finite(const struct attn_decode_panel *panel,
                               const struct attn_decode_block *block)
 {
-    if (block->value_type == ATTN_STORED_I8) {
-        float rest = 0.0f;
-        for (size_t key = 0; key < block->keys; key++)
-            rest += block->value_scales[key] * 0.0f;
-        return rest == 0.0f;
-    }
     const struct attn_matrix values = {
         .x = block->value,
         .row_stride = block->value_stride / (ptrdiff_t)bytes_of(block->value_type),
@@ -146,6 +149,20 @@ INLINE void value_of_seen(const struct attn_decode_panel *panel, const float *we
     }
 }
 
+/* Values are read a few elements of all keys at a time, so only of few keys, or they
+ * would not be read in the order in which they are fetched. */
+enum { VALUE_KEYS = 16 };
+
+INLINE struct ahead values_ahead(const struct attn_decode_panel *panel,
+                                 const struct attn_decode_block *block,
+                                 const enum attn_stored type)
+{
+    return ahead_of(rows_ahead_of(block->value, block->value_stride, block->keys,
+                                  panel->Dv * bytes_of(type)),
+                    rows_ahead_of(block->next_key, block->key_stride, block->next_keys,
+                                  panel->D * bytes_of(block->key_type)));
+}
+
 INLINE void value_block(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block,
                         const enum attn_stored type)
@@ -154,36 +171,21 @@ INLINE void value_block(const struct attn_decode_panel *panel, const float *weig
         value_of_seen(panel, weights, block, type);
         return;
     }
-    if (type == ATTN_STORED_I8 && value_bytes(panel, weights, block))
-        return;
-    struct ahead ahead = ahead_of(block->next_value, block->value_stride,
-                                  block->next_keys, panel->Dv * bytes_of(type));
-    if (panel->heads == 1)
-        value_heads(panel, weights, block, &ahead, 0, 1, type);
-    else if (panel->heads == 2)
-        value_heads(panel, weights, block, &ahead, 0, 2, type);
-    else
-        for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
-            value_heads(panel, weights, block, &ahead, head, VALUE_HEADS, type);
-}
-
-static void decode_value(struct attn_decode_panel *panel, float *weights,
-                         const struct attn_decode_block *block)
-{
-    for (size_t h = 0; h < panel->heads && panel->grew; h++)
-        for (size_t d = 0; d < panel->Dv; d += LANES)
-            scale_in_place(panel->output + h * panel->output_stride + d,
-                           vf_set1(panel->growth[h]));
-    if (block->value_scales)
-        scale_by_values(weights, panel, block);
-    if (block->value_type == ATTN_STORED_F16)
-        value_block(panel, weights, block, ATTN_STORED_F16);
-    else if (block->value_type == ATTN_STORED_BF16)
-        value_block(panel, weights, block, ATTN_STORED_BF16);
-    else if (block->value_type == ATTN_STORED_I8)
-        value_block(panel, weights, block, ATTN_STORED_I8);
-    else
-        value_block(panel, weights, block, ATTN_STORED_F32);
+    struct ahead ahead = values_ahead(panel, block, type);
+    struct attn_decode_block part = *block;
+    for (size_t key = 0; key < block->keys; key += VALUE_KEYS) {
+        const float *const own = weights + key * panel->heads;
+        const size_t left = block->keys - key;
+        part.keys = left < VALUE_KEYS ? left : VALUE_KEYS;
+        part.value = block->value + (ptrdiff_t)key * block->value_stride;
+        if (panel->heads == 1)
+            value_heads(panel, own, &part, &ahead, 0, 1, type);
+        else if (panel->heads == 2)
+            value_heads(panel, own, &part, &ahead, 0, 2, type);
+        else
+            for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
+                value_heads(panel, own, &part, &ahead, head, VALUE_HEADS, type);
+    }
 }
 
 #endif

@@ -53,6 +53,38 @@ INLINE vf add_halves(vf a, vf b)
 }
 #endif
 
+/* a[0] b[0] a[1] b[1] … of the lower halves, and of the upper ones. */
+INLINE void interleave(vf a, vf b, vf *low, vf *high)
+{
+#if VF_BYTES == 64
+    *low = __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22,
+                                   7, 23);
+    *high = __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29,
+                                    14, 30, 15, 31);
+#elif VF_BYTES == 32
+    *low = __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    *high = __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#else
+    *low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    *high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+#endif
+}
+
+/* count vectors, a power of two: lane n of all of them, then lane n + 1, … */
+INLINE void interleave_all(vf x[LANES], const size_t count)
+{
+    vf old[LANES];
+#pragma GCC unroll 4
+    for (size_t step = 1; step < count; step *= 2) {
+#pragma GCC unroll 16
+        for (size_t i = 0; i < count; i++)
+            old[i] = x[i];
+#pragma GCC unroll 8
+        for (size_t i = 0; i < count / 2; i++)
+            interleave(old[i], old[i + count / 2], &x[2 * i], &x[2 * i + 1]);
+    }
+}
+
 /* Lane n is the sum of all lanes of x[n]. */
 INLINE vf sums_of_lanes(vf x[LANES])
 {

@@ -72,6 +72,16 @@ INLINE vf vf_dot(vf a, vf b, vf sum)
 #endif
 }
 
+#if VF_BYTES == 64
+/* Halves of a and b by turns, 128 bits at a time: those of their lower 64 bits, and of
+ * their upper ones. */
+INLINE void vf_interleave_halves(vf a, vf b, vf *low, vf *high)
+{
+    *low = (vf)_mm512_unpacklo_epi16((__m512i)a, (__m512i)b);
+    *high = (vf)_mm512_unpackhi_epi16((__m512i)a, (__m512i)b);
+}
+#endif
+
 /* ---- binary16 -------------------------------------------------------------------------
  */
 
@@ -138,67 +148,6 @@ INLINE void vf_store_f16(uint16_t *p, vf x)
  */
 
 typedef int16_t vs __attribute__((vector_size(VF_BYTES)));
-typedef int8_t vs_bytes __attribute__((vector_size(VF_BYTES / 2)));
-
-INLINE vs vs_load(const int16_t *p)
-{
-    vs x;
-    memcpy(&x, p, sizeof x);
-    return x;
-}
-
-INLINE vs vs_widen(vs_bytes x)
-{
-#if VF_BYTES == 64
-    return (vs)_mm512_cvtepi8_epi16((__m256i)x);
-#elif VF_BYTES == 32
-    return (vs)_mm256_cvtepi8_epi16((__m128i)x);
-#else
-    return __builtin_convertvector(x, vs);
-#endif
-}
-
-/* Signed bytes, two to a lane. */
-INLINE vs vs_load_i8(const int8_t *p)
-{
-    vs_bytes x;
-    memcpy(&x, p, sizeof x);
-    return vs_widen(x);
-}
-
-/* The same bytes of two rows as pairs: an element of a and one of b to a lane.  Which
- * elements are where, vf_order_interleaved undoes. */
-INLINE void vs_interleave_i8(const int8_t *a, const int8_t *b, vs *low, vs *high)
-{
-    vs_bytes x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-#if VF_BYTES == 64
-    *low = vs_widen((vs_bytes)_mm256_unpacklo_epi8((__m256i)x, (__m256i)y));
-    *high = vs_widen((vs_bytes)_mm256_unpackhi_epi8((__m256i)x, (__m256i)y));
-#elif VF_BYTES == 32
-    *low = vs_widen((vs_bytes)_mm_unpacklo_epi8((__m128i)x, (__m128i)y));
-    *high = vs_widen((vs_bytes)_mm_unpackhi_epi8((__m128i)x, (__m128i)y));
-#else
-    *low = vs_widen(__builtin_shufflevector(x, y, 0, 8, 1, 9, 2, 10, 3, 11));
-    *high = vs_widen(__builtin_shufflevector(x, y, 4, 12, 5, 13, 6, 14, 7, 15));
-#endif
-}
-
-/* Bytes are interleaved 128 bits at a time: of 512, either vector has half of what
- * belongs into the other. */
-INLINE void vf_order_interleaved(vf *low, vf *high)
-{
-#if VF_BYTES == 64
-    const vf a = *low, b = *high;
-    *low = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
-                                   22, 23);
-    *high = __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27,
-                                    28, 29, 30, 31);
-#else
-    (void)low, (void)high;
-#endif
-}
 
 /* a·b of the two halves of each lane, added. */
 INLINE vi vs_multiply_pairs(vs a, vs b)
@@ -221,18 +170,64 @@ INLINE vf vf_from_whole(vi x)
     return __builtin_convertvector(x, vf);
 }
 
-/* Signed bytes as floats, one to a lane. */
-INLINE vf vf_load_i8(const int8_t *p)
-{
-#if VF_BYTES == 64
-    return (vf)_mm512_cvtepi32_ps(
-        _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
-#elif VF_BYTES == 32
-    return (vf)_mm256_cvtepi32_ps(
-        _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+/* ---- Products of four bytes and four numbers of 16 bits, added ------------------------
+ * Bytes are unsigned.  The others, at most VS_LARGEST in magnitude, come as two vectors,
+ * which vi_split makes.  With AVX-512 VNNI these are their upper and their lower halves,
+ * as signed bytes, and each has a sum of its own; without it the first and the third of
+ * four, and the second and the fourth, and they share a sum.  Sums are exact, so either
+ * way gives the same. */
+
+#define VS_LARGEST 32639 /* 127 · 256 + 127 */
+#if defined(__AVX512VNNI__)
+enum { DOT_SUMS = 2 };
+#    define DOT_NAME "dot products of bytes"
 #else
-    const vi x = {p[0], p[1], p[2], p[3]};
-    return vf_from_whole(x);
+enum { DOT_SUMS = 1 };
+#    define DOT_NAME "products of 16 bits"
+#endif
+
+/* Of the four in a lane, even has the first and the third in its halves, odd the others.
+ */
+INLINE void vi_split(vi even, vi odd, vi *first, vi *second)
+{
+#if defined(__AVX512VNNI__)
+    const vi lower = vi_set1(0x00ff00ff);
+    /* A lower half that counts as negative is made up for in the upper one. */
+    const vs half = (vs)vi_set1(0x00800080);
+    const vu even_upper = (vu)((vs)even + half) >> 8, odd_upper = (vu)((vs)odd + half);
+    *first = ((vi)even_upper & lower) | ((vi)odd_upper & ~lower);
+    *second = (even & lower) | ((vi)((vu)odd << 8) & ~lower);
+#else
+    *first = even;
+    *second = odd;
+#endif
+}
+
+INLINE void vi_dot_bytes(vi sum[DOT_SUMS], vi bytes, vi first, vi second)
+{
+#if defined(__AVX512VNNI__)
+    sum[0] = (vi)_mm512_dpbusd_epi32((__m512i)sum[0], (__m512i)bytes, (__m512i)first);
+    sum[1] = (vi)_mm512_dpbusd_epi32((__m512i)sum[1], (__m512i)bytes, (__m512i)second);
+#else
+    const vs even = (vs)(bytes & 0x00ff00ff), odd = (vs)((vu)bytes >> 8 & 0x00ff00ff);
+    sum[0] += vs_multiply_pairs(even, (vs)first) + vs_multiply_pairs(odd, (vs)second);
+#endif
+}
+
+/* What a sum begins with. */
+INLINE void vi_dot_begin(vi sum[DOT_SUMS], int32_t begin)
+{
+    for (size_t i = 0; i + 1 < DOT_SUMS; i++)
+        sum[i] = vi_set1(0);
+    sum[DOT_SUMS - 1] = vi_set1(begin);
+}
+
+INLINE vi vi_dot_end(const vi sum[DOT_SUMS])
+{
+#if defined(__AVX512VNNI__)
+    return (vi)((vu)sum[0] << 8) + sum[1];
+#else
+    return sum[0];
 #endif
 }
 
