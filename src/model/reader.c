@@ -3,8 +3,10 @@
 #include "base/context.h"
 #include "model/reader_parts.h"
 #include "text/tokenizer.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- What may be ----------------------------------------------------------------- */
 
@@ -206,6 +208,22 @@ attn_status attn_reader_allocate(attn_reader *reader, attn_error *error)
                           reader->parameters.floats);
 }
 
+/* BERT's tables of embeddings begin with a deviation of 0.02.  A norm stands behind them,
+ * so that nothing that is computed depends on it; but a step of the optimiser turns small
+ * vectors further, and little data has few steps. */
+static void shrink_embeddings(attn_parameters *parameters)
+{
+    static const char prefix[] = "bert.embeddings.";
+    for (size_t i = 0; i < parameters->length; i++) {
+        const attn_parameter *const p = &parameters->list[i];
+        if (strncmp(p->name, prefix, sizeof prefix - 1) != 0 || p->rank != 2)
+            continue;
+        const float factor = 0.02f * sqrtf((float)p->extent[1]);
+        for (size_t j = 0; j < p->count; j++)
+            parameters->values[p->offset + j] *= factor;
+    }
+}
+
 static attn_status create_transformer(attn_reader *reader, uint64_t seed,
                                       attn_error *error)
 {
@@ -222,7 +240,9 @@ static attn_status create_transformer(attn_reader *reader, uint64_t seed,
     bert.inner = config->inner;
     bert.dropout = bert.classifier_dropout = config->dropout;
     bert.attention_dropout = config->attention_dropout;
-    return attn_bert_create(&reader->bert, &bert, seed, error);
+    ATTN_TRY(attn_bert_create(&reader->bert, &bert, seed, error));
+    shrink_embeddings(attn_bert_parameters(reader->bert));
+    return ATTN_OK;
 }
 
 attn_status attn_reader_create(attn_reader **reader, const attn_reader_config *config,
