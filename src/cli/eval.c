@@ -32,6 +32,7 @@ static const char help[] =
     "  --beam N            beams of the search (default 4; 1 is greedy)\n"
     "  --length-power P    scores are divided by length^P (default 1)\n"
     "  --limit N           the first N lines only\n"
+    "  --swap              the sentence and its first reference change places\n"
     "  --write FILE        the translations, a line each\n"
     "\n"
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
@@ -39,13 +40,14 @@ static const char help[] =
 struct arguments {
     const char *model, *file, *write;
     const char *beam, *length_power, *limit, *threads;
-    bool json;
+    bool json, swap;
 };
 
 struct scores {
     attn_batch_loss loss;
     size_t left_out; /* pairs too long for a loss */
     attn_bleu bleu;
+    attn_length_score lengths[ATTN_LENGTH_SCORES];
     size_t sentences, references;
     int64_t written, unfinished; /* tokens, sentences */
     double seconds;              /* of translation */
@@ -54,6 +56,7 @@ struct scores {
 struct job {
     cli_model model;
     const char *file, *write;
+    bool swap;
     attn_search_options search;
     int64_t limit, threads;
     pthreadpool_t pool;
@@ -93,6 +96,9 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
     scores->written = translations.tokens;
     scores->unfinished = translations.unfinished;
     status = attn_score_bleu(&translations, &job->corpus, &scores->bleu, error);
+    if (status == ATTN_OK)
+        status =
+            attn_score_by_length(&translations, &job->corpus, scores->lengths, error);
     if (status == ATTN_OK && job->write)
         status = write_lines(&translations, job->write, error);
     attn_translations_free(&translations);
@@ -104,6 +110,8 @@ static attn_status score(struct job *job, struct scores *scores, attn_error *err
     attn_status status = attn_corpus_load(&job->corpus, job->file, 2, error);
     if (status != ATTN_OK)
         return status;
+    if (job->swap)
+        attn_corpus_swap(&job->corpus);
     const size_t lines = job->corpus.lines;
     const bool limited = job->limit > 0 && (size_t)job->limit < lines;
     scores->sentences = limited ? (size_t)job->limit : lines;
@@ -121,12 +129,22 @@ static void print_json(const struct job *job, const struct scores *scores)
            "\"target_tokens\": %" PRId64 ", \"sentences\": %zu, \"references\": %zu, "
            "\"beams\": %" PRId64 ", \"length_power\": %g, \"unfinished\": %" PRId64
            ", \"left_out_of_loss\": %zu, \"written_tokens\": %" PRId64
-           ", \"seconds\": %.2f, \"tokens_per_second\": %.1f}\n",
+           ", \"seconds\": %.2f, \"tokens_per_second\": %.1f, \"by_length\": [",
            attn_bleu_score(&scores->bleu), attn_bleu_brevity(&scores->bleu), loss,
            exp(loss), scores->loss.targets, scores->sentences, scores->references,
            job->search.beams, job->search.length_power, scores->unfinished,
            scores->left_out, scores->written, scores->seconds,
            (double)scores->written / scores->seconds);
+    const char *comma = "";
+    for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++) {
+        const attn_length_score *const length = &scores->lengths[n];
+        if (length->sentences == 0)
+            continue;
+        printf("%s{\"source_words\": \"%s\", \"sentences\": %" PRId64 ", \"bleu\": %.2f}",
+               comma, length->name, length->sentences, attn_bleu_score(&length->bleu));
+        comma = ", ";
+    }
+    printf("]}\n");
 }
 
 static void print_table(const struct job *job, const struct scores *scores)
@@ -137,6 +155,11 @@ static void print_table(const struct job *job, const struct scores *scores)
            " words for %" PRId64 ")\n",
            attn_bleu_score(bleu), scores->sentences, scores->references,
            attn_bleu_brevity(bleu), bleu->hypothesis_length, bleu->reference_length);
+    for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++)
+        if (scores->lengths[n].sentences > 0)
+            printf("  %-10s %7.2f   %" PRId64 " sentences of so many words\n",
+                   scores->lengths[n].name, attn_bleu_score(&scores->lengths[n].bleu),
+                   scores->lengths[n].sentences);
     printf("loss         %7.4f   nats a token, of %" PRId64
            " tokens of first references\n",
            loss, scores->loss.targets);
@@ -155,6 +178,8 @@ static void print_table(const struct job *job, const struct scores *scores)
            job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
+    if (job->swap)
+        printf(" --swap");
     if (job->limit > 0)
         printf(" --limit %" PRId64, job->limit);
     printf("\n");
@@ -253,7 +278,8 @@ static attn_status eval_kind(const struct arguments *arguments,
 
 static int eval(const struct arguments *arguments)
 {
-    struct job job = {.file = arguments->file, .write = arguments->write};
+    struct job job = {
+        .file = arguments->file, .write = arguments->write, .swap = arguments->swap};
     char folder[sizeof job.model.folder];
     attn_error error;
     const int code = read_numbers(arguments, &job);
@@ -266,10 +292,10 @@ static int eval(const struct arguments *arguments)
     /* What is of no kind is refused with a translator's reasons. */
     const bool translates = !kind || kind->score == attn_pairs_task_score;
     if (!translates && (arguments->beam || arguments->length_power || arguments->limit ||
-                        arguments->write))
+                        arguments->write || arguments->swap))
         return cli_misused("eval",
-                           "--beam, --length-power, --limit and --write are for "
-                           "translators, and %s is of the kind \"%s\"",
+                           "--beam, --length-power, --limit, --swap and --write are "
+                           "for translators, and %s is of the kind \"%s\"",
                            arguments->model, kind->name);
     attn_blas_use_one_thread();
     job.pool = pthreadpool_create((size_t)job.threads);
@@ -287,6 +313,7 @@ int cli_eval(int argc, char **argv)
         {"length-power", 0, NULL, &arguments.length_power},
         {"limit", 0, NULL, &arguments.limit},
         {"threads", 0, NULL, &arguments.threads},
+        {"swap", 0, &arguments.swap, NULL},
         {"write", 0, NULL, &arguments.write},
         {"json", 0, &arguments.json, NULL},
         {NULL, 0, NULL, NULL},

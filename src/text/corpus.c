@@ -240,6 +240,16 @@ attn_status attn_corpus_load(attn_corpus *corpus, const char *path, size_t colum
     return status;
 }
 
+void attn_corpus_swap(attn_corpus *corpus)
+{
+    for (size_t n = 0; n < corpus->lines; n++) {
+        const char **const fields = corpus->fields + corpus->first_field[n];
+        const char *const second = fields[1];
+        fields[1] = fields[0];
+        fields[0] = second;
+    }
+}
+
 void attn_corpus_free(attn_corpus *corpus)
 {
     free(corpus->first_field);

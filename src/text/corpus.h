@@ -21,6 +21,9 @@ ATTN_CHECKED attn_status attn_corpus_load(attn_corpus *corpus, const char *path,
  * without a byte 0, or ATTN_EFORMAT names the line. */
 ATTN_CHECKED attn_status attn_text_load(char **text, size_t *length_bytes,
                                         const char *path, attn_error *error);
+/** The second field of each line, which all have, in the place of the first, and the
+ * other way round. */
+void attn_corpus_swap(attn_corpus *corpus);
 void attn_corpus_free(attn_corpus *corpus);
 
 #endif

@@ -13,6 +13,16 @@
 
 /* ---- Data ------------------------------------------------------------------------ */
 
+/* As the recipe has it, if there is one. */
+static attn_status load_corpus(attn_corpus *corpus, const char *path,
+                               const attn_pairs_settings *settings, attn_error *error)
+{
+    ATTN_TRY(attn_corpus_load(corpus, path, 2, error));
+    if (settings && settings->swap)
+        attn_corpus_swap(corpus);
+    return ATTN_OK;
+}
+
 static attn_status encode(const attn_task *task, attn_examples *examples,
                           const attn_corpus *corpus, const char *path, int64_t positions,
                           attn_error *error)
@@ -45,7 +55,8 @@ attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
     task->state = calloc(1, sizeof(attn_pairs_state));
     if (!task->state)
         return attn_error_set(error, ATTN_ENOMEM, "out of memory for a translator");
-    ATTN_TRY(attn_corpus_load(&corpus, options->train, 2, error));
+    const attn_pairs_settings *const settings = task->recipe->settings;
+    ATTN_TRY(load_corpus(&corpus, options->train, settings, error));
     attn_pairs_state *const state = task->state;
     attn_status status = attn_learn_tokenizer(&state->tokenizer, task, corpus.fields,
                                               corpus.first_field[corpus.lines],
@@ -56,7 +67,7 @@ attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
     attn_corpus_free(&corpus);
     if (status != ATTN_OK)
         return status;
-    ATTN_TRY(attn_corpus_load(&corpus, options->valid, 2, error));
+    ATTN_TRY(load_corpus(&corpus, options->valid, settings, error));
     status = encode(task, &task->valid, &corpus, options->valid, max_positions, error);
     attn_corpus_free(&corpus);
     return status;
@@ -185,7 +196,7 @@ static attn_status score_file(const attn_pairs_state *shipped, const attn_score_
     struct scores result;
     attn_error inner;
     attn_search_options_init(&search);
-    ATTN_TRY(attn_corpus_load(&corpus, job->file, 2, error));
+    ATTN_TRY(load_corpus(&corpus, job->file, job->settings, error));
     const attn_status status =
         score_corpus(shipped, job, &corpus, &search, &result, &inner);
     attn_corpus_free(&corpus);

@@ -13,6 +13,7 @@ enum { ATTN_LANGUAGE_BYTES = 16 };
 /** Keys under "data", at the start of a kind's settings. */
 typedef struct attn_pairs_settings {
     char source_language[ATTN_LANGUAGE_BYTES], target_language[ATTN_LANGUAGE_BYTES];
+    bool swap; /* in the files the target stands first, as in a model of the other way */
 } attn_pairs_settings;
 
 /** A task's state. */

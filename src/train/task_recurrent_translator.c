@@ -25,6 +25,7 @@ static const attn_recipe_field FIELDS[] = {
      ATTN_LANGUAGE_BYTES, NULL, ATTN_REQUIRED},
     {"data", "target_language", ATTN_FIELD_TEXT, AT(pairs.target_language), 1,
      ATTN_LANGUAGE_BYTES, NULL, ATTN_REQUIRED},
+    {"data", "swap", ATTN_FIELD_FLAG, AT(pairs.swap), 0, 0, NULL, 0},
     {"tokenizer", "vocabulary", ATTN_FIELD_INTEGER, AT(model.vocabulary), 260, 1e6, NULL,
      ATTN_REQUIRED},
     {"model", "cell", ATTN_FIELD_CHOICE, AT(cell), 0, 0, CELLS, ATTN_REQUIRED},

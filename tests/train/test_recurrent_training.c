@@ -135,6 +135,76 @@ static void a_stopped_training_ends_with_the_bits_of_an_unbroken_one(void **stat
     }
 }
 
+/* Each line's two fields change places. */
+static void swap_file(const char *path)
+{
+    char *text, *end;
+    size_t length;
+    attn_error error;
+    if (attn_file_read(path, 1 << 20, &text, &length, &error) != ATTN_OK)
+        fail_msg("%s", error.message);
+    FILE *const file = fopen(path, "w");
+    assert_non_null(file);
+    for (char *line = text; *line; line = end + 1) {
+        end = strchr(line, '\n');
+        char *const tab = strchr(line, '\t');
+        fprintf(file, "%.*s\t%.*s\n", (int)(end - tab - 1), tab + 1, (int)(tab - line),
+                line);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(text);
+}
+
+static void swapped_data_is_data_that_stands_the_other_way_round(void **state)
+{
+    (void)state;
+    static const char model[] = "\"cell\": \"gru\", \"attention\": \"dot\"";
+    char text[2048], plain[600], swapped[600], *at;
+    attn_error error;
+    small_training small;
+    set_up(&small, model, 1);
+    attn_train_options options = small_training_options(&small, "plain", 1, plain);
+    train(&small, &options, ATTN_TRAIN_FINISHED);
+    snprintf(text, sizeof text, RECIPE, model, 1);
+    at = strstr(text, "\"source_language\"");
+    memmove(at + 14, at, strlen(at) + 1);
+    memcpy(at, "\"swap\": true, ", 14);
+    attn_recipe_free(&small.recipe);
+    if (attn_recipe_parse(&small.recipe, attn_task_kinds(), text, "small", &error) !=
+        ATTN_OK)
+        fail_msg("%s", error.message);
+    swap_file(small.train);
+    swap_file(small.valid);
+    options = small_training_options(&small, "swapped", 1, swapped);
+    train(&small, &options, ATTN_TRAIN_FINISHED);
+    assert_same_model(plain, swapped);
+    small_training_tear_down(&small);
+}
+
+static void the_recipes_of_the_house_are_good(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "gru-none-de-en",      "gru-additive-de-en",       "gru-dot-de-en",
+        "gru-general-de-en",   "gru-scaled-dot-de-en",     "lstm-none-de-en",
+        "lstm-additive-de-en", "gru-additive-input-de-en", "gru-additive-en-fr"};
+    const char *const folder = getenv("ATTN_RECIPES");
+    if (!folder) {
+        print_message(
+            "skipped: the_recipes_of_the_house_are_good (ATTN_RECIPES is not set)\n");
+        skip();
+    }
+    for (size_t n = 0; n < sizeof names / sizeof names[0]; n++) {
+        char path[1024];
+        attn_recipe recipe;
+        attn_error error;
+        snprintf(path, sizeof path, "%s/rnn/%s.json", folder, names[n]);
+        if (attn_recipe_load(&recipe, path, &error) != ATTN_OK)
+            fail_msg("%s", error.message);
+        attn_recipe_free(&recipe);
+    }
+}
+
 static void a_recipe_that_no_model_can_be_is_refused(void **state)
 {
     (void)state;
@@ -166,6 +236,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_learns_a_hundred_pairs_by_heart),
         cmocka_unit_test(a_stopped_training_ends_with_the_bits_of_an_unbroken_one),
+        cmocka_unit_test(swapped_data_is_data_that_stands_the_other_way_round),
+        cmocka_unit_test(the_recipes_of_the_house_are_good),
         cmocka_unit_test(a_recipe_that_no_model_can_be_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
