@@ -8,14 +8,10 @@
 enum { PATH_BYTES = 4200, CONFIG_BYTES = 1 << 24 };
 
 static const attn_task_kind *const KINDS[] = {
-    &attn_task_translator,
-    &attn_task_recurrent_translator,
-    &attn_task_captioner,
-    &attn_task_classifier,
-    &attn_task_tagger,
-    &attn_task_language,
-    &attn_task_masked,
-    NULL,
+    &attn_task_translator, &attn_task_recurrent_translator,
+    &attn_task_captioner,  &attn_task_classifier,
+    &attn_task_tagger,     &attn_task_language,
+    &attn_task_masked,     NULL,
 };
 
 const attn_task_kind *const *attn_task_kinds(void)
