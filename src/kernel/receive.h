@@ -1,24 +1,11 @@
 /* What keys received from the queries of one panel: a matrix of kept weights times a
- * vector of factors, one a lane.  Lanes are summed by halves: as many keys as a vector
- * has lanes become one vector of sums, by rounds of interleaving and adding. */
+ * vector of factors, one a lane. */
 #ifndef ATTN_KERNEL_RECEIVE_H
 #define ATTN_KERNEL_RECEIVE_H
 
 #include "kernel/exp.h"
+#include "kernel/lanes.h"
 #include "kernel/table.h"
-#include "kernel/transpose.h"
-
-/* Lane i becomes the sum over x[i]'s lanes. */
-INLINE vf sums_of_rows(vf x[VF_BYTES / 4])
-{
-#pragma GCC unroll 4
-    for (size_t half = VF_LANES / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-        for (size_t i = 0; i < half; i++)
-            x[i] = __builtin_shufflevector(x[i], x[i + half], INTERLEAVE_LOW) +
-                   __builtin_shufflevector(x[i], x[i + half], INTERLEAVE_HIGH);
-    return x[0];
-}
 
 INLINE vf weight_received(const struct attn_received *from, const vf *factor, size_t key,
                           const size_t vectors)
@@ -51,11 +38,11 @@ INLINE void receive_vectors(float *received, const struct attn_received *from,
 #pragma GCC unroll 16
         for (size_t i = 0; i < VF_LANES; i++)
             sum[i] = weight_received(from, factor, key + i, vectors);
-        vf_store(received + key, vf_load(received + key) + sums_of_rows(sum));
+        vf_store(received + key, vf_load(received + key) + sums_of_lanes(sum));
     }
     for (; key < from->keys; key++) {
         vf sum[VF_BYTES / 4] = {weight_received(from, factor, key, vectors)};
-        received[key] += sums_of_rows(sum)[0];
+        received[key] += sums_of_lanes(sum)[0];
     }
 }
 
