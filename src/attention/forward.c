@@ -14,6 +14,16 @@
 #include <math.h>
 #include <string.h>
 
+/* Which blocks of values are finite, as far as was looked: block n in place n modulo
+ * KNOWN_BLOCKS.  Looking once a group took 1 % where keep or bias asks. */
+enum { KNOWN_BLOCKS = 64 };
+struct known_values {
+    const void *value; /* of the head that is known of; NULL: of none */
+    int64_t Lk;
+    int64_t first_key[KNOWN_BLOCKS]; /* −1: of none */
+    bool are_finite[KNOWN_BLOCKS];
+};
+
 /* Scratch of one worker; what the panels point to, scores and `added` follow it in
  * memory. */
 struct group {
@@ -23,8 +33,7 @@ struct group {
     struct attn_walk walk;
     size_t count;
     float *scores;
-    int64_t known_key; /* of which block values_finite tells; −1: of none */
-    bool values_finite;
+    struct known_values known;
 
     /* Only if received mass is wanted. */
     struct attn_kept kept[ATTN_GROUP_PANELS];
@@ -93,23 +102,32 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
     group->count++;
 }
 
-/* Whether the values of the block from first on are, which its panels share. */
+/* Whether the values of the block from first on are. */
 static bool values_are_finite(struct group *group, int64_t first, int64_t end)
 {
     const struct attn_walk *const walk = &group->walk;
     const attn_input *const value = &walk->problem->tensors->value;
-    const struct attn_matrix values = {
-        .x = attn_element(walk->head.value, value->type, first * value->stride[2]),
-        .row_stride = value->stride[2],
-        .element_stride = value->stride[3],
-        .rows = (size_t)(attn_least(end, walk->sequence.Lk) - first),
-        .size = (size_t)walk->problem->shape->Dv,
-        .type = value->type,
-    };
-    if (group->known_key != first)
-        group->values_finite = walk->kernels->backward->is_finite(&values);
-    group->known_key = first;
-    return group->values_finite;
+    struct known_values *const known = &group->known;
+    const size_t n = (size_t)(first / ATTN_BLOCK_KEYS) % KNOWN_BLOCKS;
+    if (known->value != walk->head.value || known->Lk != walk->sequence.Lk) {
+        known->value = walk->head.value;
+        known->Lk = walk->sequence.Lk;
+        for (size_t i = 0; i < KNOWN_BLOCKS; i++)
+            known->first_key[i] = -1;
+    }
+    if (known->first_key[n] != first) {
+        const struct attn_matrix values = {
+            .x = attn_element(walk->head.value, value->type, first * value->stride[2]),
+            .row_stride = value->stride[2],
+            .element_stride = value->stride[3],
+            .rows = (size_t)(attn_least(end, walk->sequence.Lk) - first),
+            .size = (size_t)walk->problem->shape->Dv,
+            .type = value->type,
+        };
+        known->first_key[n] = first;
+        known->are_finite[n] = walk->kernels->backward->is_finite(&values);
+    }
+    return known->are_finite[n];
 }
 
 static bool hides_keys(const struct attn_block *block)
@@ -243,7 +261,6 @@ static void attend_group(struct group *group, const struct attn_forward *forward
         count_visible_keys(&group->walk, first_query, end_query);
 
     group->count = 0;
-    group->known_key = -1;
     for (int64_t next = first_query; next < end_query;) {
         const int64_t queries = attn_panel_next(&group->walk, next, end_query - next);
         begin_panel(group, forward, next, queries);
@@ -324,6 +341,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         next = panel->top_score + 2 * top * width;
     }
     group->scores = next;
+    group->known.value = NULL;
     const bool adds = attn_added_floats(problem, forward->kernels) > 0;
     group->walk = (struct attn_walk){
         .problem = problem,

@@ -118,6 +118,11 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
 {
     const size_t width = panel->vectors * walk->kernels->lanes;
     const int64_t keys = (int64_t)block->keys;
+    if (block->full_begin == 0 && block->full_end == block->keys) {
+        for (size_t lane = 0; lane < width; lane++)
+            block->first[lane] = 0, block->end[lane] = (int32_t)keys;
+        return;
+    }
     for (size_t lane = 0; lane < width; lane++) {
         /* Lanes beyond the last query look where it looks. */
         const int64_t i = attn_least((int64_t)lane, panel->queries - 1);

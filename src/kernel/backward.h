@@ -72,7 +72,7 @@ static void backward_differentiate(const struct attn_backward_panel *panel,
     plain_scores(block->score, &panel->forward, keys, NULL);
     if (keys->softcap > 0.0f)
         cap_slopes(block->slope, block->score, keys->keys * width, keys->softcap);
-    bend_scores(block->score, &panel->forward, keys);
+    bend_scores(block->score, &panel->forward, keys, NULL);
 
     const struct backward_product by_weight = {
         .out = block->gradient + panel->column,

@@ -1,18 +1,15 @@
-/* The rules that go element by element, keep and bias, read in place: a row of either is
- * a query, and queries lie in the lanes, so squares of them are transposed in registers
- * on their way to the scores, four keys of keep to a 32-bit element.  Rows that all
- * queries share, and columns that already lie lane by lane, need no transposing. */
+/* The rules that go element by element, keep here and bias in bias.h, read in place: a
+ * row of either is a query, and queries lie in the lanes, so squares of them are
+ * transposed in registers on their way to the scores, four keys of keep to a 32-bit
+ * element.  Rows that all queries share, and columns that already lie lane by lane, need
+ * no transposing. */
 #ifndef ATTN_KERNEL_ELEMENT_H
 #define ATTN_KERNEL_ELEMENT_H
 
-#include "kernel/convert.h"
-#include "kernel/transpose.h"
+#include "kernel/bias.h"
 #include <math.h>
 
-/* A product of so many keys goes on while a cache line of each row comes. */
-enum { FETCH_KEYS = 16 };
-
-enum { MOST_LANES = VF_BYTES / 4, KEEP_KEYS = VF_BYTES };
+enum { KEEP_KEYS = VF_BYTES };
 
 /* ---- Keep -----------------------------------------------------------------------------
  */
@@ -45,11 +42,9 @@ static void find_keep_rows(struct keep_rows *rows, const struct attn_panel *pane
         return;
     uint8_t *to = rows->gathered;
     for (size_t i = 0; i < rows->count; i++) {
-        const uint8_t *from = block->keep + (ptrdiff_t)i * block->keep_row_stride;
-        for (size_t key = 0; key < block->keys; key++) {
-            to[key] = *from;
-            from += block->keep_key_stride;
-        }
+        const uint8_t *const from = block->keep + (ptrdiff_t)i * block->keep_row_stride;
+        for (size_t key = 0; key < block->keys; key++)
+            to[key] = from[(ptrdiff_t)key * block->keep_key_stride];
         to += ATTN_BLOCK_KEYS;
     }
     rows->row = rows->gathered;
@@ -85,38 +80,47 @@ static struct attn_seen look_at_keep(const struct attn_panel *panel,
     return seen;
 }
 
-INLINE void hide_shared(float *scores, const struct attn_panel *panel,
-                        const struct attn_block *block)
+/* −∞ where the element has none of the bits; grows largest to what is left. */
+INLINE void hide_lanes(float *score, vi keep, int32_t bits, vf *largest)
 {
-    const size_t width = panel->vectors * VF_LANES;
-    for (size_t key = 0; key < block->keys; key++)
-        if (!block->keep[(ptrdiff_t)key * block->keep_key_stride])
-            for (size_t lane = 0; lane < width; lane += VF_LANES)
-                vf_store(scores + key * width + lane, vf_set1(-INFINITY));
+    const vf left = vf_select_bits(keep, bits, vf_load(score), vf_set1(-INFINITY));
+    vf_store(score, left);
+    *largest = vf_max(*largest, left);
 }
 
-/* Lanes lie side by side: each key's bytes are widened. */
-static void hide_by_lanes(float *scores, const struct attn_panel *panel,
-                          const struct attn_block *block)
+/* One vector of lanes, whose largest it returns, as those below do. */
+static vf hide_shared(float *score, size_t width, const struct attn_block *block)
 {
-    const size_t width = panel->vectors * VF_LANES, queries = (size_t)panel->queries;
-    for (size_t lane = 0; lane < queries; lane += VF_LANES) {
-        const size_t left = queries - lane;
-        const size_t bytes = left < VF_LANES ? left : VF_LANES;
-        for (size_t key = 0; key < block->keys; key++) {
-            uint8_t keep[VF_BYTES / 4] = {0};
-            memcpy(keep, block->keep + (ptrdiff_t)key * block->keep_key_stride + lane,
-                   bytes);
-            float *const score = scores + key * width + lane;
-            vf_store(score, vf_select_bits(vi_widen(keep), 0xff, vf_load(score),
-                                           vf_set1(-INFINITY)));
-        }
+    vf largest = vf_set1(-INFINITY);
+    for (size_t key = 0; key < block->keys; key++) {
+        const uint8_t keep = block->keep[(ptrdiff_t)key * block->keep_key_stride];
+        hide_lanes(score + key * width, vi_set1(keep), 0xff, &largest);
     }
+    return largest;
+}
+
+/* Lanes lie side by side, so many of them: each key's bytes are widened. */
+static vf hide_by_lanes(float *score, size_t width, const struct attn_block *block,
+                        size_t lane, size_t lanes)
+{
+    vf largest = vf_set1(-INFINITY);
+    const uint8_t *const keep = block->keep + lane;
+    const ptrdiff_t stride = block->keep_key_stride;
+    size_t key = 0;
+    for (; lanes == VF_LANES && key < block->keys; key++)
+        hide_lanes(score + key * width, vi_widen(keep + (ptrdiff_t)key * stride), 0xff,
+                   &largest);
+    for (; key < block->keys; key++) {
+        uint8_t bytes[VF_BYTES / 4] = {0};
+        memcpy(bytes, keep + (ptrdiff_t)key * stride, lanes);
+        hide_lanes(score + key * width, vi_widen(bytes), 0xff, &largest);
+    }
+    return largest;
 }
 
 /* At most KEEP_KEYS keys of one vector of lanes, turned. */
 INLINE void hide_square(float *score, size_t width, const uint8_t *const rows[],
-                        size_t key, const size_t keys)
+                        size_t key, const size_t keys, vf *largest)
 {
     vf x[MOST_LANES];
 #pragma GCC unroll 16
@@ -128,17 +132,17 @@ INLINE void hide_square(float *score, size_t width, const uint8_t *const rows[],
 #pragma GCC unroll 4
         for (size_t byte = 0; byte < 4; byte++) {
             if (4 * i + byte < keys)
-                vf_store(score, vf_select_bits((vi)x[i], vi_byte(byte), vf_load(score),
-                                               vf_set1(-INFINITY)));
+                hide_lanes(score, (vi)x[i], vi_byte(byte), largest);
             score += width;
         }
     }
 }
 
-/* One vector of lanes.  Lanes beyond the queries look where the last one looks. */
-static void hide_squares(float *score, size_t width, const struct keep_rows *keep,
-                         size_t lane, size_t keys)
+/* Lanes beyond the queries look where the last one looks. */
+static vf hide_squares(float *score, size_t width, const struct keep_rows *keep,
+                       size_t lane, size_t keys)
 {
+    vf largest = vf_set1(-INFINITY);
     const uint8_t *rows[MOST_LANES];
     for (size_t i = 0; i < VF_LANES; i++) {
         const size_t row = lane + i < keep->count ? lane + i : keep->count - 1;
@@ -146,167 +150,64 @@ static void hide_squares(float *score, size_t width, const struct keep_rows *kee
     }
     size_t key = 0;
     for (; key + KEEP_KEYS <= keys; key += KEEP_KEYS)
-        hide_square(score + key * width, width, rows, key, KEEP_KEYS);
+        hide_square(score + key * width, width, rows, key, KEEP_KEYS, &largest);
     if (key < keys)
-        hide_square(score + key * width, width, rows, key, keys - key);
+        hide_square(score + key * width, width, rows, key, keys - key, &largest);
+    return largest;
 }
 
-/* Writes −∞ where keep hides a key from a lane. */
+/* Writes −∞ where keep hides a key from a lane.  largest, [width], becomes the largest of
+ * each lane; or NULL. */
 static void hide_by_keep(float *scores, const struct attn_panel *panel,
-                         const struct attn_block *block)
+                         const struct attn_block *block, float *largest)
 {
-    if (block->keep_row_stride == 0) {
-        hide_shared(scores, panel, block);
-        return;
-    }
-    if (block->keep_row_stride == 1 && block->keep_key_stride != 1) {
-        hide_by_lanes(scores, panel, block);
-        return;
-    }
-    const size_t width = panel->vectors * VF_LANES;
+    const size_t width = panel->vectors * VF_LANES, queries = (size_t)panel->queries;
+    const bool is_shared = block->keep_row_stride == 0;
+    const bool in_lanes = block->keep_row_stride == 1 && block->keep_key_stride != 1;
     struct keep_rows rows;
-    find_keep_rows(&rows, panel, block);
-    for (size_t lane = 0; lane < width; lane += VF_LANES)
-        hide_squares(scores + lane, width, &rows, lane, block->keys);
-}
-
-/* ---- Bias -----------------------------------------------------------------------------
- */
-
-/* A bias of −∞ hides even a score of NaN. */
-INLINE void add_to_score(float *score, vf bias)
-{
-    vf_store(score,
-             vf_select_equal(bias, vf_set1(-INFINITY), bias, vf_load(score) + bias));
-}
-
-/* A square of VF_LANES keys that lie side by side, turned. */
-INLINE void add_square(float *score, size_t width, const char *const rows[],
-                       ptrdiff_t bytes, const attn_type type)
-{
-    vf x[MOST_LANES];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < VF_LANES; i++)
-        x[i] = vf_load_as(rows[i] + bytes, type);
-    transpose_square(x);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < VF_LANES; i++)
-        add_to_score(score + i * width, x[i]);
-}
-
-/* One vector of lanes, as many squares as there are.  Lanes beyond the queries look where
- * the last one looks.  Returns the first key not taken. */
-INLINE size_t add_squares(float *score, size_t width, const struct attn_matrix *bias,
-                          size_t lane, const attn_type type)
-{
-    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
-    const char *rows[MOST_LANES];
-    for (size_t i = 0; i < VF_LANES; i++) {
-        const size_t row = lane + i < bias->rows ? lane + i : bias->rows - 1;
-        rows[i] = (const char *)bias->x + (ptrdiff_t)row * bias->row_stride * bytes;
-    }
-    size_t key = 0;
-    for (; key + VF_LANES <= bias->size; key += VF_LANES)
-        add_square(score + key * width, width, rows, (ptrdiff_t)key * bytes, type);
-    return key;
-}
-
-static void add_shared(float *scores, size_t width, const struct attn_matrix *bias,
-                       const attn_type type)
-{
-    float shared[ATTN_BLOCK_KEYS];
-    for (size_t key = 0; key < bias->size; key += VF_LANES)
-        vf_store(shared + key, load_elements(bias, 0, key, type));
-    for (size_t key = 0; key < bias->size; key++)
-        for (size_t lane = 0; lane < width; lane += VF_LANES)
-            add_to_score(scores + key * width + lane, vf_set1(shared[key]));
-}
-
-INLINE void add_bias_of(float *scores, size_t width, const struct attn_matrix *bias,
-                        const attn_type type)
-{
-    if (bias->row_stride == 0) {
-        add_shared(scores, width, bias, type);
-        return;
-    }
-    const struct attn_matrix turned = {
-        .x = bias->x,
-        .row_stride = bias->element_stride,
-        .element_stride = bias->row_stride,
-        .rows = bias->size,
-        .size = bias->rows,
-        .type = type,
-    };
+    if (!is_shared && !in_lanes)
+        find_keep_rows(&rows, panel, block);
     for (size_t lane = 0; lane < width; lane += VF_LANES) {
-        size_t key = 0;
-        if (bias->element_stride == 1)
-            key = add_squares(scores + lane, width, bias, lane, type);
-        for (; key < bias->size; key++)
-            add_to_score(scores + key * width + lane,
-                         load_elements(&turned, key, lane, type));
+        const size_t left = queries - lane < VF_LANES ? queries - lane : VF_LANES;
+        const vf of_lanes =
+            is_shared  ? hide_shared(scores + lane, width, block)
+            : in_lanes ? hide_by_lanes(scores + lane, width, block, lane, left)
+                       : hide_squares(scores + lane, width, &rows, lane, block->keys);
+        if (largest)
+            vf_store(largest + lane, of_lanes);
     }
-}
-
-static void add_bias(float *scores, const struct attn_panel *panel,
-                     const struct attn_block *block)
-{
-    const size_t width = panel->vectors * VF_LANES;
-    if (block->bias.type == ATTN_F16)
-        add_bias_of(scores, width, &block->bias, ATTN_F16);
-    else if (block->bias.type == ATTN_BF16)
-        add_bias_of(scores, width, &block->bias, ATTN_BF16);
-    else
-        add_bias_of(scores, width, &block->bias, ATTN_F32);
-}
-
-/* Leaves out the keys at the ends that a bias of −∞ hides from all queries.  Most biases
- * hide nothing, and the ends of the first row say so. */
-INLINE struct attn_seen look_at_bias_of(const struct attn_matrix *bias,
-                                        struct attn_seen seen, const attn_type type)
-{
-    const vi hidden = vf_bits(vf_set1(-INFINITY));
-    const vf first = load_elements(bias, 0, 0, type);
-    const vf last = load_elements(bias, 0, bias->size - 1, type);
-    if (first[0] != -INFINITY && last[0] != -INFINITY)
-        return seen;
-    int32_t some[ATTN_BLOCK_KEYS] = {0}; /* not 0 for a key that some query sees */
-    for (size_t row = 0; row < (bias->row_stride == 0 ? 1 : bias->rows); row++)
-        for (size_t key = 0; key < bias->size; key += VF_LANES) {
-            const vi x = vf_bits(load_elements(bias, row, key, type)) ^ hidden;
-            vi_store(some + key, vi_load(some + key) | x);
-        }
-    while (seen.begin < seen.end && some[seen.begin] == 0)
-        seen.begin++;
-    while (seen.begin < seen.end && some[seen.end - 1] == 0)
-        seen.end--;
-    return seen;
-}
-
-static struct attn_seen look_at_bias(const struct attn_matrix *bias,
-                                     struct attn_seen seen)
-{
-    if (bias->type == ATTN_F16)
-        return look_at_bias_of(bias, seen, ATTN_F16);
-    if (bias->type == ATTN_BF16)
-        return look_at_bias_of(bias, seen, ATTN_BF16);
-    return look_at_bias_of(bias, seen, ATTN_F32);
 }
 
 /* ---- Both -----------------------------------------------------------------------------
  */
 
-/* Calls the bias of some keys into the second cache while the product of these keys goes
- * on.  Inline, since gcc 12 deletes calls of a function that does nothing but prefetch.
- */
-INLINE void fetch_bias(const struct attn_matrix *bias, size_t key)
+/* Calls the keep that the product of keys from begin on gives time for.  Lanes side by
+ * side are those of these keys; of keys side by side, which are looked at before any
+ * product, those of the next block. */
+INLINE void fetch_keep(const struct attn_panel *panel, const struct attn_block *block,
+                       size_t begin)
 {
-    const ptrdiff_t bytes = bias->type == ATTN_F32 ? 4 : 2;
-    if (bias->row_stride == 0 || bias->element_stride != 1)
+    enum { STEPS = ATTN_BLOCK_KEYS / FETCH_KEYS };
+    const size_t queries = (size_t)panel->queries;
+    const uintptr_t x = (uintptr_t)block->keep;
+    if (block->keep_row_stride == 1 && block->keep_key_stride != 1) {
+        for (size_t key = begin; key < begin + FETCH_KEYS; key++) {
+            const uintptr_t at = x + key * (uintptr_t)block->keep_key_stride;
+            call_line(at);
+            call_line(at + queries - 1);
+        }
         return;
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)bias->rows; i++)
-        __builtin_prefetch((const char *)bias->x +
-                               (i * bias->row_stride + (ptrdiff_t)key) * bytes,
-                           0, 2);
+    }
+    if (block->keep_row_stride == 0 || block->keep_key_stride != 1)
+        return;
+    const size_t step = begin / FETCH_KEYS;
+    for (size_t i = step * queries / STEPS; i < (step + 1) * queries / STEPS; i++) {
+        const uintptr_t next =
+            x + i * (uintptr_t)block->keep_row_stride + ATTN_BLOCK_KEYS;
+        call_line(next);
+        call_line(next + LINE_BYTES);
+        call_line(next + ATTN_BLOCK_KEYS - 1);
+    }
 }
 
 static struct attn_seen look_at_elements(const struct attn_panel *panel,

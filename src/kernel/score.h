@@ -82,9 +82,10 @@ static void hide_unseen(float *scores, const struct attn_panel *panel,
 }
 
 /* Softcap and what comes after it; scores are plain, and anything where no lane of a
- * vector looks. */
+ * vector looks.  largest, [width], becomes the largest that keep leaves of each lane; or
+ * NULL. */
 static void bend_scores(float *scores, const struct attn_panel *panel,
-                        const struct attn_block *block)
+                        const struct attn_block *block, float *largest)
 {
     const size_t floats = block->keys * panel->vectors * VF_LANES;
     if (block->softcap > 0.0f)
@@ -93,32 +94,45 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
         lean_scores(scores, panel, block);
     if (block->forget_high)
         forget_scores(scores, panel, block, NULL);
-    if (block->bias.x)
-        add_bias(scores, panel, block);
+    if (block->bias.x && !adds_bias_at_once(panel, block))
+        add_bias(scores, panel, block, 0, block->keys, NULL);
     if (block->keep)
-        hide_by_keep(scores, panel, block);
+        hide_by_keep(scores, panel, block, largest);
     hide_unseen(scores, panel, block, 0, block->full_begin);
     hide_unseen(scores, panel, block, block->full_end, block->keys);
 }
 
-/* Products of all keys of the block with those vectors of queries that see them; p lacks
- * what depends on the keys. */
+/* Products of all keys of the block with those vectors of queries that see them, and with
+ * the bias if that is added at once; p lacks what depends on the keys.  p->largest grows
+ * to the largest of these. */
 INLINE void multiply_keys(float *scores, struct product *p,
                           const struct attn_panel *panel, const struct attn_block *block,
                           void (*const multiply)(const struct product *p, size_t vectors))
 {
+    const bool fetches = block->keep || block->bias.x;
+    const bool adds = adds_bias_at_once(panel, block);
+    float *const largest = p->largest;
+    size_t added = 0;
+    if (adds)
+        p->largest = NULL;
     for (size_t key = 0; key < block->keys; key += p->rows) {
         const struct segment segment = segment_from(block, panel->vectors, key);
         p->out = scores + key * p->width;
         p->left = block->key + (ptrdiff_t)key * block->key_stride;
         p->first_vector = segment.first_vector;
         p->rows = segment.end - key;
-        if (block->bias.x && p->rows > FETCH_KEYS)
-            p->rows = FETCH_KEYS;
-        if (block->bias.x)
+        if (fetches && p->rows > FETCH_KEYS - key % FETCH_KEYS)
+            p->rows = FETCH_KEYS - key % FETCH_KEYS;
+        if (block->bias.x && key % FETCH_KEYS == 0)
             fetch_bias(&block->bias, key);
+        if (block->keep && key % FETCH_KEYS == 0)
+            fetch_keep(panel, block, key);
         multiply(p, segment.vectors);
+        for (; adds && added + ADD_KEYS + FETCH_KEYS <= key + p->rows; added += ADD_KEYS)
+            add_bias(scores, panel, block, added, added + ADD_KEYS, largest);
     }
+    if (adds)
+        add_bias(scores, panel, block, added, block->keys, largest);
 }
 
 /* largest, [width], grows to the largest products of each lane on the way; or NULL. */
@@ -166,9 +180,12 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
                      void (*const plain)(float *, const struct attn_panel *,
                                          const struct attn_block *, float *))
 {
-    const bool products_stay = !panel->additive.vector && block->softcap == 0.0f &&
-                               block->alibi_slope == 0.0f && !block->keep &&
-                               !block->bias.x && sees_all(block, 0, block->keys);
+    /* Whoever touches all scores last notes the largest on the way. */
+    const bool all_see = sees_all(block, 0, block->keys);
+    const bool products_stay = all_see && !panel->additive.vector &&
+                               block->softcap == 0.0f && block->alibi_slope == 0.0f &&
+                               !block->keep &&
+                               (!block->bias.x || adds_bias_at_once(panel, block));
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
     plain(scores, panel, block,
@@ -177,8 +194,10 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
         forget_scores(scores, panel, block, panel->block_largest);
     if (products_stay)
         return;
-    bend_scores(scores, panel, block);
-    note_largest(panel, scores, block);
+    const bool keep_notes = all_see && block->keep;
+    bend_scores(scores, panel, block, keep_notes ? panel->block_largest : NULL);
+    if (!keep_notes)
+        note_largest(panel, scores, block);
 }
 
 static void score(float *scores, struct attn_panel *panel, const struct attn_block *block)
