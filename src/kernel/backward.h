@@ -137,24 +137,30 @@ static void backward_query(const struct attn_backward_panel *panel,
         backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_PLAIN);
 }
 
-/* Some keys, and one or two vectors of their rows from element d on. */
+/* Some keys, and one or two vectors of their rows from element d on.  From the last lane
+ * back: with causal the first queries give a key its largest weights, and a sum that
+ * takes these last rounds small sums until then: the value's gradient at length 512 errs
+ * by .56 of what PyTorch's does, 1.63 from the first lane on. */
 INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
                          const size_t rows, const size_t vectors,
                          const enum product_zeros zeros)
 {
+    const size_t begin = (size_t)g->lane_begin[key];
+    const size_t end = (size_t)g->lane_end[key + rows - 1];
+    if (begin >= end)
+        return;
+    const size_t width = vectors * VF_LANES;
     const struct backward_product p = {
         .out = g->out + (ptrdiff_t)key * g->out_stride + d,
         .out_stride = g->out_stride,
-        .left = g->left + key * g->left_stride,
+        .left = g->left + key * g->left_stride + end - 1,
         .row_stride = (ptrdiff_t)g->left_stride,
-        .step_stride = 1,
-        .right = g->right + d * g->lanes,
-        .right_stride = (ptrdiff_t)(vectors * VF_LANES),
-        .begin = (size_t)g->lane_begin[key],
-        .end = (size_t)g->lane_end[key + rows - 1],
+        .step_stride = -1,
+        .right = g->right + d * g->lanes + (end - 1) * width,
+        .right_stride = -(ptrdiff_t)width,
+        .end = end - begin,
     };
-    if (p.begin < p.end)
-        backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
+    backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
 }
 
 /* Another processor may have written the sums last, and then they take long to come:
