@@ -294,7 +294,7 @@ static void misuse_is_named(void **state)
     } wrong[] = {
         {"x", "unexpected argument 'x'"},
         {"--op x", "--op is 'x', expected forward, backward, statistics, shapes, short, "
-                   "types, decode, additive, training or all"},
+                   "types, decode, additive, training, mechanisms or all"},
         {"--lengths ''", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,,8", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,x", "--lengths is 'x', expected a whole number from 1 to 1048576"},
