@@ -118,7 +118,13 @@ static attn_status add_layer(attn_language *language, int64_t index)
                                      is_gain ? ATTN_INITIAL_ONES : ATTN_INITIAL_XAVIER,
                                      parts[i].index));
     }
-    return ATTN_OK;
+    if (!config->forgets)
+        return ATTN_OK;
+    char name[80];
+    snprintf(name, sizeof name, "model.layers.%lld.self_attn.forget_proj",
+             (long long)index);
+    return attn_linear_layer_add(&layer->forget, &language->parameters, name, width,
+                                 config->heads);
 }
 
 static attn_status add_llama(attn_language *language)

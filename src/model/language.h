@@ -3,6 +3,10 @@
  * heads, SwiGLU, no biases.  Parameters have the names and shapes of its files, and the
  * logits are those of `transformers`.
  *
+ * Variants of it, in a layout of ours: no positions (what is causal can count by itself),
+ * and forget gates (Lin et al. 2025), by which each head's scores of what lies back sink
+ * as the text goes on.
+ *
  * Its control is the same without attention: the embedding, layers of LSTM, the output
  * (Zaremba et al. 2014), in a layout of ours with PyTorch's names.
  *
@@ -27,6 +31,8 @@ typedef struct attn_language_config {
     int64_t inner;            /* of the feed-forward layers */
     int64_t max_positions;    /* longest text in tokens */
     double rotary_base;       /* "rope_theta", 10000 in Llama 2 */
+    bool no_positions;        /* queries and keys are not turned */
+    bool forgets;             /* each head has a forget gate, σ(self_attn.forget_proj) */
     float epsilon;            /* of the norms */
     float dropout; /* of embeddings, and of what joins the residual stream; not Llama's.
                     * LSTM: of what enters each layer and the output */

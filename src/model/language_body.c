@@ -21,6 +21,8 @@ attn_tensor *attn_language_turn(const attn_language_reading *reading, attn_tenso
 {
     const attn_language *const language = reading->language;
     const attn_language_config *const config = &language->config;
+    if (config->no_positions)
+        return x;
     const attn_rotation rotation = {.heads = heads,
                                     .turned = config->width / config->heads,
                                     .cosine = language->cosine,
@@ -40,17 +42,13 @@ attn_heads attn_language_heads(const attn_language *language, int64_t layer)
 }
 
 static attn_tensor *attend_to_itself(const attn_language_reading *r, int64_t layer,
-                                     attn_tensor *query, attn_tensor *key,
-                                     attn_tensor *value)
+                                     attn_tensor *query, const attn_memory *memory)
 {
     const attn_heads heads = attn_language_heads(r->language, layer);
-    const attn_memory memory = {
-        .key = attn_language_turn(r, key, r->positions, heads.key_heads),
-        .value = value,
-        .packing = r->packing,
-    };
-    attn_tensor *const turned = attn_language_turn(r, query, r->positions, heads.heads);
-    return attn_heads_forward(&heads, r->pass, turned, r->packing, &memory);
+    attn_memory turned = *memory;
+    turned.key = attn_language_turn(r, memory->key, r->positions, heads.key_heads);
+    query = attn_language_turn(r, query, r->positions, heads.heads);
+    return attn_heads_forward(&heads, r->pass, query, r->packing, &turned);
 }
 
 static attn_tensor *attend(const attn_language_reading *r, int64_t index, attn_tensor *x)
@@ -58,12 +56,16 @@ static attn_tensor *attend(const attn_language_reading *r, int64_t index, attn_t
     const attn_language_layer *const layer = &r->language->layers[index];
     attn_tensor *const n = norm(r, x, layer->attention_norm);
     attn_tensor *const query = project(r->pass, n, layer->query);
-    attn_tensor *const key = project(r->pass, n, layer->key);
-    attn_tensor *const value = project(r->pass, n, layer->value);
-    if (!query || !key || !value)
+    attn_memory memory = {.key = project(r->pass, n, layer->key),
+                          .value = project(r->pass, n, layer->value),
+                          .packing = r->packing};
+    if (r->language->config.forgets)
+        memory.log_forget = attn_log_sigmoid(
+            r->pass->tape, attn_linear_layer_forward(&layer->forget, r->pass, n));
+    if (attn_tape_status(r->pass->tape) != ATTN_OK)
         return NULL;
     attn_tensor *const attended =
-        (r->attend ? r->attend : attend_to_itself)(r, index, query, key, value);
+        (r->attend ? r->attend : attend_to_itself)(r, index, query, &memory);
     return attn_add_dropout(r->pass->tape, x, project(r->pass, attended, layer->out),
                             r->language->config.dropout);
 }

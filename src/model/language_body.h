@@ -8,6 +8,7 @@
 /* Indices of parameters. */
 typedef struct attn_language_layer {
     size_t attention_norm, query, key, value, out;
+    attn_linear_layer forget; /* where the model forgets */
     size_t feed_norm, gate, up, down;
 } attn_language_layer;
 
@@ -40,7 +41,7 @@ typedef struct attn_language_reading {
     /* Attention of a layer, from queries and keys that are not yet turned; NULL: each
      * text to itself. */
     attn_tensor *(*attend)(const struct attn_language_reading *reading, int64_t layer,
-                           attn_tensor *query, attn_tensor *key, attn_tensor *value);
+                           attn_tensor *query, const attn_memory *memory);
     void *user;
 
     /* Of the LSTM; NULL: zeros before, and not wanted after. */
@@ -48,7 +49,8 @@ typedef struct attn_language_reading {
     attn_recurrent_states *after;
 } attn_language_reading;
 
-/* Rows of queries (heads) or keys (key_heads) turned by their positions. */
+/* Rows of queries (heads) or keys (key_heads) turned by their positions, where the model
+ * has some. */
 attn_tensor *attn_language_turn(const attn_language_reading *reading, attn_tensor *x,
                                 const int32_t *positions, int64_t heads);
 /* What attention of the model's heads is told. */

@@ -11,7 +11,10 @@
 
 enum { MOST_PATH_BYTES = 4096 };
 
-static const char LLAMA[] = "llama", LSTM[] = "lstm-language";
+/* Of a Llama without positions or with forget gates the type and class are ours, so that
+ * nothing else takes it for what it is not. */
+static const char LLAMA[] = "llama", VARIANT[] = "llama-variant",
+                  LSTM[] = "lstm-language";
 
 /* ---- Reading config.json --------------------------------------------------------- */
 
@@ -95,12 +98,19 @@ static attn_status read_config(const attn_config_file *file, attn_language_confi
     const char *const name = json_string_value(type);
     if (!name)
         return attn_config_file_refuse(file, "model_type", type, "\"llama\"");
-    if (strcmp(name, LLAMA) != 0 && strcmp(name, LSTM) != 0)
-        return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                              "%s: model_type is \"%.40s\", expected \"%s\" or \"%s\"",
-                              file->path, name, LLAMA, LSTM);
-    *config = (attn_language_config){
-        .body = strcmp(name, LLAMA) == 0 ? ATTN_LANGUAGE_LLAMA : ATTN_LANGUAGE_LSTM};
+    const bool is_variant = strcmp(name, VARIANT) == 0, is_lstm = strcmp(name, LSTM) == 0;
+    if (strcmp(name, LLAMA) != 0 && !is_variant && !is_lstm)
+        return attn_error_set(
+            file->error, ATTN_EUNSUPPORTED,
+            "%s: model_type is \"%.40s\", expected \"%s\", \"%s\" or \"%s\"", file->path,
+            name, LLAMA, VARIANT, LSTM);
+    *config = (attn_language_config){.body = is_lstm ? ATTN_LANGUAGE_LSTM
+                                                     : ATTN_LANGUAGE_LLAMA};
+    if (is_variant) {
+        ATTN_TRY(
+            attn_config_file_flag(file, "no_positions", false, &config->no_positions));
+        ATTN_TRY(attn_config_file_flag(file, "forget_gate", false, &config->forgets));
+    }
     ATTN_TRY(read_shared(file, config));
     return config->body == ATTN_LANGUAGE_LLAMA ? read_llama(file, config) : ATTN_OK;
 }
@@ -164,13 +174,23 @@ static json_t *token_json(int64_t id)
     return id < 0 ? json_null() : json_integer((json_int_t)id);
 }
 
+static bool is_variant_of_llama(const attn_language_config *config)
+{
+    return config->body == ATTN_LANGUAGE_LLAMA &&
+           (config->no_positions || config->forgets);
+}
+
 static json_t *shared_json(const attn_language_config *config, int dtype)
 {
+    const bool is_variant = is_variant_of_llama(config);
     const bool is_llama = config->body == ATTN_LANGUAGE_LLAMA;
+    const char *const class = is_variant ? "LlamaVariantForCausalLM"
+                              : is_llama ? "LlamaForCausalLM"
+                                         : "LstmForCausalLM";
+    const char *const type = is_variant ? VARIANT : is_llama ? LLAMA : LSTM;
     return json_pack(
         "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:i, s:I}",
-        "architectures", is_llama ? "LlamaForCausalLM" : "LstmForCausalLM", "model_type",
-        is_llama ? LLAMA : LSTM, "dtype",
+        "architectures", class, "model_type", type, "dtype",
         dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "vocab_size",
         (json_int_t)config->vocabulary, "hidden_size", (json_int_t)config->width,
         "num_hidden_layers", (json_int_t)config->layers, "max_position_embeddings",
@@ -194,7 +214,12 @@ static json_t *llama_json(const attn_language_config *config, int dtype)
         "rms_norm_eps", attn_json_decimal(config->epsilon), "rope_theta",
         config->rotary_base, "rope_parameters", "rope_type", "default", "rope_theta",
         config->rotary_base, "initializer_range", 0.02);
-    const bool joined = document && own && json_object_update(document, own) == 0;
+    bool joined = document && own && json_object_update(document, own) == 0;
+    if (joined && is_variant_of_llama(config))
+        joined = json_object_set_new(document, "no_positions",
+                                     json_boolean(config->no_positions)) == 0 &&
+                 json_object_set_new(document, "forget_gate",
+                                     json_boolean(config->forgets)) == 0;
     json_decref(own);
     if (joined)
         return document;

@@ -1,15 +1,17 @@
 /* Token by token.  A pass is language_body.c's; this file is its attention, which reads
- * what is kept: in pages, or for a text without end in two plain arrays a layer, from
- * which the oldest row that is no sink is dropped. */
+ * what is kept: in pages; or in plain arrays of each layer, for a text without end, from
+ * which the oldest row that is no sink is dropped, and for a model that forgets, as pages
+ * have no place for gates. */
 #include "model/language_run.h"
 #include "base/context.h"
 #include "model/language_body.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys, not yet turned, and values of one layer, [capacity][key width]. */
+/* Keys, not yet turned, and values of one layer, [capacity][key width]; of a model that
+ * forgets also its gates, [capacity][heads]. */
 struct window_rows {
-    float *key, *value;
+    float *key, *value, *log_forget;
 };
 
 struct attn_language_run {
@@ -91,23 +93,25 @@ static attn_tensor *decode_rows(const attn_language_run *run, int64_t layer,
 }
 
 static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t layer,
-                                 attn_tensor *query, attn_tensor *key, attn_tensor *value)
+                                 attn_tensor *query, const attn_memory *memory)
 {
     const attn_language_run *const run = reading->user;
     const attn_heads heads = attn_language_heads(run->language, layer);
+    attn_memory turned = *memory;
     query = attn_language_turn(reading, query, reading->positions, heads.heads);
-    key = attn_language_turn(reading, key, reading->positions, heads.key_heads);
-    if (!query || !key)
+    turned.key =
+        attn_language_turn(reading, memory->key, reading->positions, heads.key_heads);
+    if (!query || !turned.key)
         return NULL;
     if (run->length > 0)
-        return decode_rows(run, layer, query, key, value);
-    const attn_status status = append(run, layer, 0, key->extent[0], key, value);
+        return decode_rows(run, layer, query, turned.key, turned.value);
+    const attn_status status =
+        append(run, layer, 0, query->extent[0], turned.key, turned.value);
     if (status != ATTN_OK) {
         attn_tape_fail_as_context(run->tape, status);
         return NULL;
     }
-    const attn_memory memory = {.key = key, .value = value, .packing = reading->packing};
-    return attn_heads_forward(&heads, reading->pass, query, reading->packing, &memory);
+    return attn_heads_forward(&heads, reading->pass, query, reading->packing, &turned);
 }
 
 /* ---- Attention over a window and sinks ------------------------------------------- */
@@ -125,44 +129,58 @@ static void keep_rows(const attn_language_run *run, float *kept, const attn_tens
            (size_t)added->extent[0] * width * sizeof *kept);
 }
 
+static attn_tensor *over_rows(const attn_language_run *run, float *rows, int64_t count,
+                              int64_t width)
+{
+    return attn_tape_leaf(run->tape, rows, NULL, 2, (const int64_t[]){count, width});
+}
+
 static attn_tensor *attend_window(const attn_language_reading *reading, int64_t layer,
-                                  attn_tensor *query, attn_tensor *key,
-                                  attn_tensor *value)
+                                  attn_tensor *query, const attn_memory *added)
 {
     const attn_language_run *const run = reading->user;
     const struct window_rows *const window = &run->window[layer];
     const attn_heads heads = attn_language_heads(run->language, layer);
-    const int64_t extent[] = {run->rows + key->extent[0], key->extent[1]};
-    const int64_t starts[] = {0, extent[0]};
-    keep_rows(run, window->key, key);
-    keep_rows(run, window->value, value);
+    const int64_t rows = run->rows + query->extent[0], width = added->key->extent[1];
+    const int64_t starts[] = {0, rows};
+    keep_rows(run, window->key, added->key);
+    keep_rows(run, window->value, added->value);
     const int32_t *const positions =
-        attn_positions(run->tape, (attn_packing){1, starts}, extent[0], run->capacity, 0);
+        attn_positions(run->tape, (attn_packing){1, starts}, rows, run->capacity, 0);
     if (!positions)
         return NULL;
-    attn_tensor *const kept = attn_tape_leaf(run->tape, window->key, NULL, 2, extent);
-    const attn_memory memory = {
-        .key = attn_language_turn(reading, kept, positions, heads.key_heads),
-        .value = attn_tape_leaf(run->tape, window->value, NULL, 2, extent),
+    attn_memory memory = {
+        .key = attn_language_turn(reading, over_rows(run, window->key, rows, width),
+                                  positions, heads.key_heads),
+        .value = over_rows(run, window->value, rows, width),
         .packing = {1, starts},
     };
+    if (added->log_forget) {
+        keep_rows(run, window->log_forget, added->log_forget);
+        memory.log_forget = over_rows(run, window->log_forget, rows, heads.heads);
+    }
     query = attn_language_turn(reading, query, reading->positions, heads.heads);
     return attn_heads_forward(&heads, reading->pass, query, reading->packing, &memory);
+}
+
+/* The row after the sinks goes. */
+static void drop_row(const attn_language_run *run, float *rows, int64_t width)
+{
+    float *const dropped = rows + run->options.sinks * width;
+    memmove(dropped, dropped + width,
+            (size_t)((run->rows - run->options.sinks - 1) * width) * sizeof *rows);
 }
 
 /* Room for one more row of each layer. */
 static void drop_oldest(attn_language_run *run)
 {
     const attn_language_config *const config = &run->language->config;
-    const size_t width = (size_t)key_width(config);
-    const size_t first = (size_t)run->options.sinks * width;
-    const size_t bytes =
-        (size_t)(run->rows - run->options.sinks - 1) * width * sizeof(float);
     for (int64_t layer = 0; layer < config->layers; layer++) {
-        float *const key = run->window[layer].key + first;
-        float *const value = run->window[layer].value + first;
-        memmove(key, key + width, bytes);
-        memmove(value, value + width, bytes);
+        const struct window_rows *const window = &run->window[layer];
+        drop_row(run, window->key, key_width(config));
+        drop_row(run, window->value, key_width(config));
+        if (window->log_forget)
+            drop_row(run, window->log_forget, config->heads);
     }
     run->rows--;
 }
@@ -257,7 +275,8 @@ static attn_status check_ids(const attn_language_run *run, const int32_t *ids,
                                   "attn_language_run_read: token %lld is %ld, expected "
                                   "0 to %lld",
                                   (long long)i, (long)ids[i], (long long)vocabulary - 1);
-    if (run->cache && count > run->capacity - run->length)
+    const bool is_bounded = run->cache || (run->window && run->options.window == 0);
+    if (is_bounded && count > run->capacity - run->length)
         return attn_error_set(
             error, ATTN_EINVAL,
             "attn_language_run_read: a text of %lld tokens, expected at most %lld, what "
@@ -270,7 +289,7 @@ attn_status attn_language_run_read(attn_language_run *run, const int32_t *ids,
                                    int64_t count, const float **logits, attn_error *error)
 {
     ATTN_TRY(check_ids(run, ids, count, error));
-    if (!run->window)
+    if (run->options.window == 0)
         return read_together(run, ids, count, logits, error);
     int64_t together = count < run->capacity ? count : run->capacity;
     if (run->length > 0)
@@ -312,6 +331,10 @@ static attn_status check_options(const attn_language_config *config,
                               "model's %lld positions",
                               (long long)options->capacity,
                               (long long)config->max_positions);
+    if (config->forgets && options->cache != ATTN_CACHE_F32)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "language run: a model with forget gates and a cache of "
+                              "less than fp32, expected fp32");
     if (!has_window)
         return ATTN_OK;
     if (config->body != ATTN_LANGUAGE_LLAMA)
@@ -361,9 +384,13 @@ static attn_status open_window(attn_language_run *run)
     const size_t bytes = (size_t)(run->capacity * key_width(config)) * sizeof(float);
     run->window = calloc((size_t)config->layers, sizeof *run->window);
     for (int64_t i = 0; run->window && i < config->layers; i++) {
-        run->window[i].key = malloc(bytes);
-        run->window[i].value = malloc(bytes);
-        if (!run->window[i].key || !run->window[i].value)
+        struct window_rows *const window = &run->window[i];
+        window->key = malloc(bytes);
+        window->value = malloc(bytes);
+        if (config->forgets)
+            window->log_forget = malloc((size_t)(run->capacity * config->heads) *
+                                        sizeof *window->log_forget);
+        if (!window->key || !window->value || (config->forgets && !window->log_forget))
             return ATTN_ENOMEM;
     }
     return run->window ? ATTN_OK : ATTN_ENOMEM;
@@ -397,8 +424,9 @@ attn_status attn_language_run_create(attn_language_run **run,
                         : options->capacity > 0 ? options->capacity
                                                 : config->max_positions;
     const attn_status status = config->body == ATTN_LANGUAGE_LSTM ? open_states(created)
-                               : options->window > 0              ? open_window(created)
-                                                                  : open_pages(created);
+                               : options->window > 0 || config->forgets
+                                   ? open_window(created)
+                                   : open_pages(created);
     if (status == ATTN_OK) {
         *run = created;
         return ATTN_OK;
@@ -421,6 +449,7 @@ void attn_language_run_destroy(attn_language_run *run)
     for (int64_t i = 0; run->window && i < run->language->config.layers; i++) {
         free(run->window[i].key);
         free(run->window[i].value);
+        free(run->window[i].log_forget);
     }
     free(run->window);
     free(run->state);

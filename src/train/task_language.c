@@ -48,6 +48,8 @@ static const attn_recipe_field FIELDS[] = {
     {"model", "too_long", ATTN_FIELD_CHOICE, AT(too_long), 0, 0, TOO_LONG, 0},
     {"model", "rotary_base", ATTN_FIELD_DECIMAL, AT(model.rotary_base), 1, 1e9, NULL,
      1e4},
+    {"model", "no_positions", ATTN_FIELD_FLAG, AT(model.no_positions), 0, 0, NULL, 0},
+    {"model", "forgets", ATTN_FIELD_FLAG, AT(model.forgets), 0, 0, NULL, 0},
     {"model", "epsilon", ATTN_FIELD_SINGLE, AT(model.epsilon), 0, 1, NULL, 1e-5},
     {"model", "dropout", ATTN_FIELD_SINGLE, AT(model.dropout), 0, 0.99, NULL,
      ATTN_REQUIRED},
@@ -86,6 +88,11 @@ static attn_status check(const void *given, const char *name, attn_error *error)
                               name, (long long)model->heads, (long long)model->inner,
                               is_llama ? "both, which model.body \"llama\" has"
                                        : "neither, which model.body \"lstm\" has not");
+    if (!is_llama && (model->no_positions || model->forgets))
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: model.no_positions and model.forgets are for "
+                              "model.body \"llama\", expected neither",
+                              name);
     if (settings->window > model->max_positions)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: data.window is %lld, expected at most "
@@ -264,7 +271,8 @@ static attn_status score(const attn_score_job *job, json_t *scores, attn_error *
     return status;
 }
 
-static const char *const MODEL_TYPES[] = {"llama", "lstm-language", NULL};
+static const char *const MODEL_TYPES[] = {"llama", "llama-variant", "lstm-language",
+                                          NULL};
 
 const attn_task_kind attn_task_language = {
     .name = "language",

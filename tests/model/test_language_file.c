@@ -53,6 +53,8 @@ static void check_round_trip(const attn_language_config *config)
     assert_int_equal(read->max_positions, config->max_positions);
     assert_true(read->rotary_base == config->rotary_base);
     assert_true(read->epsilon == config->epsilon && read->dropout == config->dropout);
+    assert_int_equal(read->no_positions, config->no_positions);
+    assert_int_equal(read->forgets, config->forgets);
     assert_int_equal(read->untied, config->untied);
     assert_int_equal(read->bos, config->bos);
     assert_int_equal(read->eos, config->eos);
@@ -68,6 +70,12 @@ static void what_is_saved_is_loaded_to_the_bit(void **state)
     llama.dropout = 0.1f;
     check_round_trip(&llama);
     check_round_trip(&lstm);
+    llama.no_positions = true;
+    check_round_trip(&llama);
+    llama.forgets = true;
+    llama.no_positions = false;
+    check_round_trip(&llama);
+    llama.forgets = false;
     llama.untied = lstm.untied = true;
     llama.bos = lstm.eos = -1;
     check_round_trip(&llama);
@@ -130,7 +138,8 @@ static void a_configuration_that_is_not_computed_is_named(void **state)
 {
     (void)state;
     refuses("\"llama\"", "\"mistral\"", ATTN_EUNSUPPORTED,
-            "model_type is \"mistral\", expected \"llama\" or \"lstm-language\"");
+            "model_type is \"mistral\", expected \"llama\", \"llama-variant\" or "
+            "\"lstm-language\"");
     refuses("\"silu\"", "\"gelu\"", ATTN_EUNSUPPORTED, "hidden_act");
     refuses("\"attention_bias\": false", "\"attention_bias\": true", ATTN_EUNSUPPORTED,
             "attention_bias is true, expected false");

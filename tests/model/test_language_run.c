@@ -80,6 +80,19 @@ static void each_step_gives_the_logits_of_the_whole_text(void **state)
     check_steps(&config, ATTN_CACHE_F32, 2, 2e-5, "one key head, untied");
 }
 
+static void variants_go_on_too(void **state)
+{
+    (void)state;
+    attn_language_config config = small_language_config();
+    config.no_positions = true;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "no positions");
+    check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "no positions, bf16");
+    config.forgets = true;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "forget gates alone");
+    config.no_positions = false;
+    check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "forget gates, most together");
+}
+
 static void an_lstm_goes_on_from_its_state(void **state)
 {
     (void)state;
@@ -166,11 +179,11 @@ static void a_window_longer_than_the_text_changes_nothing(void **state)
 
 /* ---- Refusals -------------------------------------------------------------------- */
 
-static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void **state)
+static void check_too_long(bool forgets)
 {
-    (void)state;
     attn_language_config config = small_language_config();
     config.max_positions = 4;
+    config.forgets = forgets;
     attn_language *const language = small_language(&config);
     attn_tape *const tape = small_tape(), *const whole = small_tape();
     attn_language_run *const run = run_over(language, tape, NULL);
@@ -187,6 +200,13 @@ static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void *
     attn_language_run_destroy(run);
     small_tape_destroy(tape), small_tape_destroy(whole);
     attn_language_destroy(language);
+}
+
+static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void **state)
+{
+    (void)state;
+    check_too_long(false);
+    check_too_long(true);
 }
 
 static void refuses(const attn_language_config *config,
@@ -210,6 +230,7 @@ static void options_that_do_not_fit_are_named(void **state)
     (void)state;
     const attn_language_config llama = small_language_config();
     const attn_language_config lstm = small_lstm_config();
+    attn_language_config forgetting = llama;
     refuses(&llama, &(attn_language_run_options){.capacity = 301},
             "301 tokens, expected at most the model's 300");
     refuses(&llama, &(attn_language_run_options){.window = 299, .sinks = 2},
@@ -217,6 +238,9 @@ static void options_that_do_not_fit_are_named(void **state)
     refuses(&llama, &(attn_language_run_options){.sinks = 2}, "window of 0 tokens");
     refuses(&llama, &(attn_language_run_options){.window = 9, .cache = ATTN_CACHE_BF16},
             "expected fp32");
+    forgetting.forgets = true;
+    refuses(&forgetting, &(attn_language_run_options){.cache = ATTN_CACHE_I8},
+            "forget gates and a cache of less than fp32");
     refuses(&lstm, &(attn_language_run_options){.window = 9}, "window of an LSTM");
 }
 
@@ -243,6 +267,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_step_gives_the_logits_of_the_whole_text),
+        cmocka_unit_test(variants_go_on_too),
         cmocka_unit_test(an_lstm_goes_on_from_its_state),
         cmocka_unit_test(fewer_bits_take_less_memory),
         cmocka_unit_test(a_window_with_sinks_reads_what_is_left_as_a_text),

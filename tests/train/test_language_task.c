@@ -361,6 +361,9 @@ static void a_training_learns_lines_and_windows_with_either_body(void **state)
     (void)state;
     train("\"unit\": \"line\"", LLAMA, "llama-lines");
     train("\"unit\": \"file\", \"window\": 20", LLAMA, "llama-windows");
+    train("\"unit\": \"line\"",
+          "\"heads\": 2, \"inner\": 32, \"no_positions\": true, \"forgets\": true,",
+          "variant-lines");
     train("\"unit\": \"line\"", LSTM, "lstm-lines");
     train("\"unit\": \"file\"", LSTM, "lstm-windows");
 }
@@ -374,6 +377,7 @@ static void recipes_that_do_not_fit_are_named(void **state)
         {"\"unit\": \"page\"", LLAMA, "data.unit"},
         {"\"unit\": \"line\"", LSTM, ""},
         {"\"unit\": \"line\"", "", "model.heads is 0"},
+        {"\"unit\": \"line\"", "\"body\": \"lstm\", \"forgets\": true,", "model.forgets"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"heads\": 2,", "neither"},
         {"\"unit\": \"line\", \"window\": 8", LLAMA, "data.window is 8, expected none"},
         {"\"unit\": \"file\", \"window\": 33", LLAMA, "data.window is 33"},
