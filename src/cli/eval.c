@@ -25,22 +25,24 @@ static const char help[] =
     "  --json              the result as JSON\n"
     "\n"
     "A translator's FILE has in each line a sentence and, after tabs, one or more\n"
-    "references.  BLEU is sacrebleu's default, with all references; loss and perplexity "
-    "are\n"
-    "of the first reference, a token.\n"
+    "references.  BLEU is sacrebleu's, with all references; loss and perplexity are of "
+    "the\n"
+    "first reference, a token.\n"
     "\n"
     "  --beam N            beams of the search (default 4; 1 is greedy)\n"
     "  --length-power P    scores are divided by length^P (default 1)\n"
     "  --limit N           the first N lines only\n"
+    "  --bleu WORDS        13a, zh or moses (default: zh for Chinese, else 13a)\n"
     "  --swap              the sentence and its first reference change places\n"
+    "  --lower-case        small letters on both sides\n"
     "  --write FILE        the translations, a line each\n"
     "\n"
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
 
 struct arguments {
     const char *model, *file, *write;
-    const char *beam, *length_power, *limit, *threads;
-    bool json, swap;
+    const char *beam, *length_power, *limit, *threads, *bleu;
+    bool json, swap, lower_case;
 };
 
 struct scores {
@@ -56,8 +58,8 @@ struct scores {
 struct job {
     cli_model model;
     const char *file, *write;
-    bool swap;
     attn_search_options search;
+    attn_pairs_settings pairs; /* how the file is read and scored */
     int64_t limit, threads;
     pthreadpool_t pool;
     attn_corpus corpus;
@@ -95,10 +97,12 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
     scores->seconds = attn_seconds() - start;
     scores->written = translations.tokens;
     scores->unfinished = translations.unfinished;
-    status = attn_score_bleu(&translations, &job->corpus, &scores->bleu, error);
+    const attn_bleu_words words =
+        attn_pairs_words(&job->corpus, scores->sentences, &job->pairs);
+    status = attn_score_bleu(&translations, &job->corpus, words, &scores->bleu, error);
     if (status == ATTN_OK)
-        status =
-            attn_score_by_length(&translations, &job->corpus, scores->lengths, error);
+        status = attn_score_by_length(&translations, &job->corpus, words, scores->lengths,
+                                      error);
     if (status == ATTN_OK && job->write)
         status = write_lines(&translations, job->write, error);
     attn_translations_free(&translations);
@@ -107,11 +111,10 @@ static attn_status measure_bleu(const struct job *job, struct scores *scores,
 
 static attn_status score(struct job *job, struct scores *scores, attn_error *error)
 {
-    attn_status status = attn_corpus_load(&job->corpus, job->file, 2, error);
+    attn_status status =
+        attn_pairs_corpus_load(&job->corpus, job->file, &job->pairs, error);
     if (status != ATTN_OK)
         return status;
-    if (job->swap)
-        attn_corpus_swap(&job->corpus);
     const size_t lines = job->corpus.lines;
     const bool limited = job->limit > 0 && (size_t)job->limit < lines;
     scores->sentences = limited ? (size_t)job->limit : lines;
@@ -144,7 +147,10 @@ static void print_json(const struct job *job, const struct scores *scores)
                comma, length->name, length->sentences, attn_bleu_score(&length->bleu));
         comma = ", ";
     }
-    printf("]}\n");
+    printf("]");
+    if (scores->bleu.words != ATTN_BLEU_13A)
+        printf(", \"bleu_words\": \"%s\"", attn_bleu_words_names[scores->bleu.words]);
+    printf("}\n");
 }
 
 static void print_table(const struct job *job, const struct scores *scores)
@@ -178,11 +184,25 @@ static void print_table(const struct job *job, const struct scores *scores)
            job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
-    if (job->swap)
-        printf(" --swap");
     if (job->limit > 0)
         printf(" --limit %" PRId64, job->limit);
-    printf("\n");
+    if (bleu->words != ATTN_BLEU_13A)
+        printf(" --bleu %s", attn_bleu_words_names[bleu->words]);
+    printf("%s%s\n", job->pairs.swap ? " --swap" : "",
+           job->pairs.lower_case ? " --lower-case" : "");
+}
+
+static int read_words(const struct arguments *arguments, struct job *job)
+{
+    job->pairs = (attn_pairs_settings){
+        .swap = arguments->swap, .lower_case = arguments->lower_case, .bleu = -1};
+    for (int n = 0; arguments->bleu && attn_bleu_words_names[n]; n++)
+        if (strcmp(arguments->bleu, attn_bleu_words_names[n]) == 0)
+            job->pairs.bleu = n;
+    return !arguments->bleu || job->pairs.bleu >= 0
+               ? CLI_DONE
+               : cli_misused("eval", "--bleu is %s, expected 13a, zh or moses",
+                             arguments->bleu);
 }
 
 static int read_numbers(const struct arguments *arguments, struct job *job)
@@ -278,11 +298,12 @@ static attn_status eval_kind(const struct arguments *arguments,
 
 static int eval(const struct arguments *arguments)
 {
-    struct job job = {
-        .file = arguments->file, .write = arguments->write, .swap = arguments->swap};
+    struct job job = {.file = arguments->file, .write = arguments->write};
     char folder[sizeof job.model.folder];
     attn_error error;
-    const int code = read_numbers(arguments, &job);
+    int code = read_numbers(arguments, &job);
+    if (code == CLI_DONE)
+        code = read_words(arguments, &job);
     if (code != CLI_DONE)
         return code;
     attn_status status = cli_find_model(arguments->model, folder, sizeof folder, &error);
@@ -291,11 +312,12 @@ static int eval(const struct arguments *arguments)
     const attn_task_kind *const kind = attn_task_kind_of_model(folder);
     /* What is of no kind is refused with a translator's reasons. */
     const bool translates = !kind || kind->score == attn_pairs_task_score;
-    if (!translates && (arguments->beam || arguments->length_power || arguments->limit ||
-                        arguments->write || arguments->swap))
+    if (!translates &&
+        (arguments->beam || arguments->length_power || arguments->limit ||
+         arguments->write || arguments->bleu || arguments->swap || arguments->lower_case))
         return cli_misused("eval",
-                           "--beam, --length-power, --limit, --swap and --write are "
-                           "for translators, and %s is of the kind \"%s\"",
+                           "only --threads and --json are for models that are no "
+                           "translators, and %s is of the kind \"%s\"",
                            arguments->model, kind->name);
     attn_blas_use_one_thread();
     job.pool = pthreadpool_create((size_t)job.threads);
@@ -313,8 +335,10 @@ int cli_eval(int argc, char **argv)
         {"length-power", 0, NULL, &arguments.length_power},
         {"limit", 0, NULL, &arguments.limit},
         {"threads", 0, NULL, &arguments.threads},
-        {"swap", 0, &arguments.swap, NULL},
         {"write", 0, NULL, &arguments.write},
+        {"bleu", 0, NULL, &arguments.bleu},
+        {"swap", 0, &arguments.swap, NULL},
+        {"lower-case", 0, &arguments.lower_case, NULL},
         {"json", 0, &arguments.json, NULL},
         {NULL, 0, NULL, NULL},
     };

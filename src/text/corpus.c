@@ -8,6 +8,7 @@
 #include <lzma.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 static const size_t FILE_LIMIT = (size_t)1 << 30;
 static const size_t TEXT_LIMIT = (size_t)2 << 30;
@@ -256,4 +257,30 @@ void attn_corpus_free(attn_corpus *corpus)
     free(corpus->fields);
     free(corpus->text);
     *corpus = (attn_corpus){0};
+}
+
+attn_status attn_corpus_lower_case(attn_corpus *corpus, attn_error *error)
+{
+    const size_t count = corpus->lines ? corpus->first_field[corpus->lines] : 0;
+    size_t bytes = 1;
+    /* The widest step is from two bytes to three (U+023A). */
+    for (size_t n = 0; n < count; n++)
+        bytes += strlen(corpus->fields[n]) / 2 * 3 + 4;
+    char *const lower = malloc(bytes), *to = lower;
+    if (!lower)
+        return attn_error_set(error, ATTN_ENOMEM, "no memory for %zu bytes of text",
+                              bytes);
+    for (size_t n = 0; n < count; n++) {
+        const utf8proc_uint8_t *from = (const utf8proc_uint8_t *)corpus->fields[n];
+        corpus->fields[n] = to;
+        while (*from) {
+            utf8proc_int32_t letter;
+            from += utf8proc_iterate(from, -1, &letter);
+            to += utf8proc_encode_char(utf8proc_tolower(letter), (utf8proc_uint8_t *)to);
+        }
+        *to++ = '\0';
+    }
+    free(corpus->text);
+    corpus->text = lower;
+    return ATTN_OK;
 }

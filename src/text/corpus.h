@@ -26,4 +26,7 @@ ATTN_CHECKED attn_status attn_text_load(char **text, size_t *length_bytes,
 void attn_corpus_swap(attn_corpus *corpus);
 void attn_corpus_free(attn_corpus *corpus);
 
+/** Every letter small, each by itself (Unicode's simple mapping). */
+ATTN_CHECKED attn_status attn_corpus_lower_case(attn_corpus *corpus, attn_error *error);
+
 #endif

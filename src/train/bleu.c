@@ -36,9 +36,9 @@ static int by_words(const void *a, const void *b)
     return 0;
 }
 
-static bool tokenize(struct words *words, const char *text)
+static bool tokenize(struct words *words, const char *text, attn_bleu_words how)
 {
-    words->text = attn_bleu_tokenize(text);
+    words->text = attn_bleu_tokenize(text, how);
     if (!words->text)
         return false;
     size_t length = *words->text != '\0';
@@ -163,9 +163,9 @@ attn_status attn_bleu_add(attn_bleu *bleu, const char *hypothesis,
                               "BLEU: 0 references, expected 1 or more");
     struct words *const texts = calloc(count + 1, sizeof *texts);
     size_t *const gram_counts = calloc(count + 1, sizeof *gram_counts);
-    bool done = texts && gram_counts && tokenize(&texts[0], hypothesis);
+    bool done = texts && gram_counts && tokenize(&texts[0], hypothesis, bleu->words);
     for (size_t t = 0; t < count && done; t++)
-        done = tokenize(&texts[t + 1], references[t]);
+        done = tokenize(&texts[t + 1], references[t], bleu->words);
     done = done && number_words(texts, count + 1);
     if (done) {
         for (size_t order = 1; order <= ATTN_BLEU_ORDERS; order++)

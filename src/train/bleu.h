@@ -9,8 +9,22 @@
 
 enum { ATTN_BLEU_ORDERS = 4 };
 
-/** Counts that sentences are added to; start with zeros. */
+/** How texts are cut into words. */
+typedef enum attn_bleu_words {
+    ATTN_BLEU_13A,  /* sacrebleu's default */
+    ATTN_BLEU_ZH,   /* sacrebleu's for Chinese: each of its characters is a word */
+    ATTN_BLEU_MOSES /* as corpora are tokenised for training; see bleu_moses.c */
+} attn_bleu_words;
+
+/** "13a", "zh", "moses", NULL */
+extern const char *const attn_bleu_words_names[];
+
+/** ATTN_BLEU_ZH for texts more than half of which is Chinese characters, else 13A. */
+attn_bleu_words attn_bleu_words_of(const char *const *texts, size_t count);
+
+/** Counts that sentences are added to; start with zeros but for words. */
 typedef struct attn_bleu {
+    attn_bleu_words words;
     int64_t correct[ATTN_BLEU_ORDERS], total[ATTN_BLEU_ORDERS];
     int64_t hypothesis_length, reference_length; /* words; of the nearest references */
 } attn_bleu;
@@ -25,8 +39,8 @@ double attn_bleu_score(const attn_bleu *bleu);
 /** 1 when the hypotheses are as long as the references. */
 double attn_bleu_brevity(const attn_bleu *bleu);
 
-/** The text as 13a cuts it, words joined by one space; free() it.  NULL: out of memory.
- */
-char *attn_bleu_tokenize(const char *text);
+/** The text as it is cut, words joined by one space; free() it.  NULL: out of memory. */
+char *attn_bleu_tokenize(const char *text, attn_bleu_words words);
+char *attn_bleu_tokenize_moses(const char *text);
 
 #endif

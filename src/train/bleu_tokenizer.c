@@ -1,5 +1,5 @@
-/* The tokenizer 13a.  sacrebleu states it as four substitutions of regular expressions,
- * one after another, each of which is a scan here:
+/* The tokenizers 13a and zh.  sacrebleu states them as four substitutions of regular
+ * expressions, one after another, each of which is a scan here:
  *
  *   1  [{-~[-` -&(-+:-@/]  →  " \1 "       every ASCII sign but ' , - .
  *   2  ([^0-9])([.,])      →  "\1 \2 "
@@ -7,7 +7,8 @@
  *   4  ([0-9])(-)          →  "\1 \2 "
  *
  * Bytes of UTF-8 beyond ASCII are never special to them, so they can work on bytes; the
- * final split at white space is Python's, which knows the spaces of Unicode. */
+ * final split at white space is Python's, which knows the spaces of Unicode.  Before them
+ * 13a undoes entities, and zh sets Chinese characters apart. */
 #include "train/bleu.h"
 #include <stdlib.h>
 #include <string.h>
@@ -161,10 +162,76 @@ static void unescape(struct text *text)
     replace(text, "&gt;", ">");
 }
 
-char *attn_bleu_tokenize(const char *text)
+/* What sacrebleu takes for Chinese, sorted; the first range is a slip of its own:
+ * it spells U+20000 to U+2A6D6 so that Python reads U+2001 to U+2A6D. */
+static const struct {
+    uint32_t first, last;
+} CHINESE[] = {
+    {0x2001, 0x2a6d}, {0x2e80, 0x2eff}, {0x2f00, 0x2fdf}, {0x2ff0, 0x2fff},
+    {0x3000, 0x303f}, {0x3100, 0x312f}, {0x31a0, 0x31bf}, {0x31c0, 0x31ef},
+    {0x3200, 0x33ff}, {0x3400, 0x4db5}, {0x4e00, 0x9fbb}, {0xf900, 0xfa2d},
+    {0xfa30, 0xfa6a}, {0xfa70, 0xfad9}, {0xfe10, 0xfe1f}, {0xfe30, 0xfe4f},
+    {0xff00, 0xffef},
+};
+
+/* Bytes of the character at text, which is valid UTF-8, and what it is. */
+static size_t read_character(const char *text, uint32_t *character)
 {
+    const unsigned char first = (unsigned char)*text;
+    const size_t bytes = first < 0x80 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+    static const unsigned char MASKS[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    *character = first & MASKS[bytes];
+    for (size_t n = 1; n < bytes; n++)
+        *character = *character << 6 | ((unsigned char)text[n] & 0x3f);
+    return bytes;
+}
+
+static bool is_chinese(uint32_t character)
+{
+    for (size_t n = 0; n < sizeof CHINESE / sizeof CHINESE[0]; n++)
+        if (character >= CHINESE[n].first && character <= CHINESE[n].last)
+            return true;
+    return false;
+}
+
+static void set_chinese_apart(struct text *to, const struct text *from)
+{
+    for (size_t n = 0; n < from->length;) {
+        uint32_t character;
+        const size_t bytes = read_character(from->bytes + n, &character);
+        const bool is_apart = is_chinese(character);
+        if (is_apart)
+            put(to, ' ');
+        memcpy(to->bytes + to->length, from->bytes + n, bytes);
+        to->length += bytes;
+        if (is_apart)
+            put(to, ' ');
+        n += bytes;
+    }
+}
+
+attn_bleu_words attn_bleu_words_of(const char *const *texts, size_t count)
+{
+    int64_t chinese = 0, all = 0;
+    for (size_t n = 0; n < count; n++)
+        for (const char *at = texts[n]; *at;) {
+            uint32_t character;
+            at += read_character(at, &character);
+            all += character > ' ';
+            chinese += character >= 0x3000 && is_chinese(character);
+        }
+    return 2 * chinese > all ? ATTN_BLEU_ZH : ATTN_BLEU_13A;
+}
+
+const char *const attn_bleu_words_names[] = {"13a", "zh", "moses", NULL};
+
+char *attn_bleu_tokenize(const char *text, attn_bleu_words words)
+{
+    if (words == ATTN_BLEU_MOSES)
+        return attn_bleu_tokenize_moses(text);
     /* The first substitution makes at most three bytes of one, each of the others at most
-     * two (four of two): 24 in all, and then few, but never more. */
+     * two (four of two): 24 in all, and then few, but never more.  A Chinese character
+     * of three bytes has become five before, and is left alone then. */
     const size_t length = strlen(text);
     const size_t capacity = 24 * (length + 2) + 1;
     struct text a = {malloc(capacity), 0}, b = {malloc(capacity), 0};
@@ -176,11 +243,19 @@ char *attn_bleu_tokenize(const char *text)
     memcpy(b.bytes, text, length + 1);
     b.length = length;
     strip_end(&b);
-    unescape(&b);
-    put(&a, ' ');
-    memcpy(a.bytes + 1, b.bytes, b.length);
-    a.length += b.length;
-    put(&a, ' ');
+    if (words == ATTN_BLEU_ZH) {
+        const char *start = b.bytes;
+        for (size_t space; (space = space_bytes(start)) > 0;)
+            start += space;
+        const struct text rest = {(char *)start, strlen(start)};
+        set_chinese_apart(&a, &rest);
+    } else {
+        unescape(&b);
+        put(&a, ' ');
+        memcpy(a.bytes + 1, b.bytes, b.length);
+        a.length += b.length;
+        put(&a, ' ');
+    }
     b.length = 0;
     set_signs_apart(&b, &a);
     a.length = 0;

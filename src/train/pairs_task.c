@@ -13,14 +13,32 @@
 
 /* ---- Data ------------------------------------------------------------------------ */
 
-/* As the recipe has it, if there is one. */
-static attn_status load_corpus(attn_corpus *corpus, const char *path,
-                               const attn_pairs_settings *settings, attn_error *error)
+attn_status attn_pairs_corpus_load(attn_corpus *corpus, const char *path,
+                                   const attn_pairs_settings *settings, attn_error *error)
 {
     ATTN_TRY(attn_corpus_load(corpus, path, 2, error));
     if (settings && settings->swap)
         attn_corpus_swap(corpus);
-    return ATTN_OK;
+    const attn_status status = settings && settings->lower_case
+                                   ? attn_corpus_lower_case(corpus, error)
+                                   : ATTN_OK;
+    if (status != ATTN_OK)
+        attn_corpus_free(corpus);
+    return status;
+}
+
+attn_bleu_words attn_pairs_words(const attn_corpus *corpus, size_t lines,
+                                 const attn_pairs_settings *settings)
+{
+    size_t chinese = 0;
+    if (settings && settings->bleu >= 0)
+        return (attn_bleu_words)settings->bleu;
+    for (size_t n = 0; n < lines; n++) {
+        const size_t first = corpus->first_field[n] + 1;
+        chinese += attn_bleu_words_of(corpus->fields + first,
+                                      corpus->first_field[n + 1] - first) == ATTN_BLEU_ZH;
+    }
+    return 2 * chinese > lines ? ATTN_BLEU_ZH : ATTN_BLEU_13A;
 }
 
 static attn_status encode(const attn_task *task, attn_examples *examples,
@@ -55,8 +73,8 @@ attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
     task->state = calloc(1, sizeof(attn_pairs_state));
     if (!task->state)
         return attn_error_set(error, ATTN_ENOMEM, "out of memory for a translator");
-    const attn_pairs_settings *const settings = task->recipe->settings;
-    ATTN_TRY(load_corpus(&corpus, options->train, settings, error));
+    ATTN_TRY(
+        attn_pairs_corpus_load(&corpus, options->train, task->recipe->settings, error));
     attn_pairs_state *const state = task->state;
     attn_status status = attn_learn_tokenizer(&state->tokenizer, task, corpus.fields,
                                               corpus.first_field[corpus.lines],
@@ -67,7 +85,8 @@ attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
     attn_corpus_free(&corpus);
     if (status != ATTN_OK)
         return status;
-    ATTN_TRY(load_corpus(&corpus, options->valid, settings, error));
+    ATTN_TRY(
+        attn_pairs_corpus_load(&corpus, options->valid, task->recipe->settings, error));
     status = encode(task, &task->valid, &corpus, options->valid, max_positions, error);
     attn_corpus_free(&corpus);
     return status;
@@ -145,6 +164,10 @@ static attn_status put_scores(const struct scores *result,
           json_object_set_new(scores, "length_power", json_real(search->length_power)) ==
               0 &&
           json_object_set(scores, "by_length", lengths) == 0;
+    if (result->bleu.words != ATTN_BLEU_13A)
+        put = put && json_object_set_new(
+                         scores, "bleu_words",
+                         json_string(attn_bleu_words_names[result->bleu.words])) == 0;
     json_decref(lengths);
     return put ? ATTN_OK : attn_error_set(error, ATTN_ENOMEM, "out of memory");
 }
@@ -155,8 +178,12 @@ static void say_scores(const struct scores *result, const attn_score_job *job,
     char text[320];
     size_t end = 0;
     text[0] = '\0';
-    attn_progress_say(job->progress, "%s: BLEU %.2f of %zu sentences, %lld beams (%s)",
-                      job->name, attn_bleu_score(&result->bleu), result->sentences,
+    const attn_bleu_words words = result->bleu.words;
+    attn_progress_say(job->progress,
+                      "%s: BLEU%s%s %.2f of %zu sentences, %lld beams (%s)", job->name,
+                      words == ATTN_BLEU_13A ? "" : " by words of ",
+                      words == ATTN_BLEU_13A ? "" : attn_bleu_words_names[words],
+                      attn_bleu_score(&result->bleu), result->sentences,
                       (long long)search->beams, job->file);
     for (size_t n = 0; n < ATTN_LENGTH_SCORES && end < sizeof text; n++) {
         const attn_length_score *const length = &result->lengths[n];
@@ -180,9 +207,12 @@ static attn_status score_corpus(const attn_pairs_state *shipped,
     ATTN_TRY(attn_score_translate(&translations, &shipped->model, shipped->tokenizer,
                                   corpus, corpus->lines, search, job->pool, job->threads,
                                   error));
-    attn_status status = attn_score_bleu(&translations, corpus, &result->bleu, error);
+    const attn_bleu_words words = attn_pairs_words(corpus, corpus->lines, job->settings);
+    attn_status status =
+        attn_score_bleu(&translations, corpus, words, &result->bleu, error);
     if (status == ATTN_OK)
-        status = attn_score_by_length(&translations, corpus, result->lengths, error);
+        status =
+            attn_score_by_length(&translations, corpus, words, result->lengths, error);
     attn_translations_free(&translations);
     result->sentences = corpus->lines;
     return status;
@@ -196,7 +226,7 @@ static attn_status score_file(const attn_pairs_state *shipped, const attn_score_
     struct scores result;
     attn_error inner;
     attn_search_options_init(&search);
-    ATTN_TRY(load_corpus(&corpus, job->file, job->settings, error));
+    ATTN_TRY(attn_pairs_corpus_load(&corpus, job->file, job->settings, error));
     const attn_status status =
         score_corpus(shipped, job, &corpus, &search, &result, &inner);
     attn_corpus_free(&corpus);

@@ -5,7 +5,9 @@
 #define ATTN_TRAIN_PAIRS_TASK_H
 
 #include "model/seq2seq.h"
+#include "text/corpus.h"
 #include "text/tokenizer.h"
+#include "train/bleu.h"
 #include "train/task.h"
 
 enum { ATTN_LANGUAGE_BYTES = 16 };
@@ -13,8 +15,18 @@ enum { ATTN_LANGUAGE_BYTES = 16 };
 /** Keys under "data", at the start of a kind's settings. */
 typedef struct attn_pairs_settings {
     char source_language[ATTN_LANGUAGE_BYTES], target_language[ATTN_LANGUAGE_BYTES];
-    bool swap; /* in the files the target stands first, as in a model of the other way */
+    bool swap;       /* in the files the target stands first; optional, false */
+    bool lower_case; /* optional, false */
+    int bleu;        /* optional: attn_bleu_words; −1: as the references are written */
 } attn_pairs_settings;
+
+/** Sentence pairs as the settings (or NULL) read them. */
+ATTN_CHECKED attn_status attn_pairs_corpus_load(attn_corpus *corpus, const char *path,
+                                                const attn_pairs_settings *settings,
+                                                attn_error *error);
+/** How the references of the first `lines` lines are cut. */
+attn_bleu_words attn_pairs_words(const attn_corpus *corpus, size_t lines,
+                                 const attn_pairs_settings *settings);
 
 /** A task's state. */
 typedef struct attn_pairs_state {

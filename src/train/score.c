@@ -245,9 +245,10 @@ void attn_translations_free(attn_translations *translations)
 }
 
 attn_status attn_score_bleu(const attn_translations *translations,
-                            const attn_corpus *corpus, attn_bleu *bleu, attn_error *error)
+                            const attn_corpus *corpus, attn_bleu_words words,
+                            attn_bleu *bleu, attn_error *error)
 {
-    *bleu = (attn_bleu){0};
+    *bleu = (attn_bleu){.words = words};
     for (size_t n = 0; n < translations->lines; n++) {
         const size_t first = corpus->first_field[n] + 1;
         ATTN_TRY(attn_bleu_add(bleu, translations->texts[n], corpus->fields + first,
@@ -276,17 +277,17 @@ static size_t count_words(const char *text)
 }
 
 attn_status attn_score_by_length(const attn_translations *translations,
-                                 const attn_corpus *corpus,
+                                 const attn_corpus *corpus, attn_bleu_words words,
                                  attn_length_score scores[ATTN_LENGTH_SCORES],
                                  attn_error *error)
 {
     for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++)
-        scores[n] = (attn_length_score){.name = LENGTHS[n].name};
+        scores[n] = (attn_length_score){.name = LENGTHS[n].name, .bleu.words = words};
     for (size_t n = 0; n < translations->lines; n++) {
         const size_t first = corpus->first_field[n];
-        const size_t words = count_words(corpus->fields[first]);
+        const size_t length = count_words(corpus->fields[first]);
         attn_length_score *score = scores;
-        while (words > LENGTHS[score - scores].most)
+        while (length > LENGTHS[score - scores].most)
             score++;
         ATTN_TRY(attn_bleu_add(&score->bleu, translations->texts[n],
                                corpus->fields + first + 1,

@@ -42,8 +42,8 @@ void attn_translations_free(attn_translations *translations);
 
 /** Of translations against all further fields of each line. */
 ATTN_CHECKED attn_status attn_score_bleu(const attn_translations *translations,
-                                         const attn_corpus *corpus, attn_bleu *bleu,
-                                         attn_error *error);
+                                         const attn_corpus *corpus, attn_bleu_words words,
+                                         attn_bleu *bleu, attn_error *error);
 
 /** BLEU of the sentences whose source has a number of words, separated by spaces. */
 typedef struct attn_length_score {
@@ -56,6 +56,7 @@ enum { ATTN_LENGTH_SCORES = 9 };
 
 ATTN_CHECKED attn_status
 attn_score_by_length(const attn_translations *translations, const attn_corpus *corpus,
-                     attn_length_score scores[ATTN_LENGTH_SCORES], attn_error *error);
+                     attn_bleu_words words, attn_length_score scores[ATTN_LENGTH_SCORES],
+                     attn_error *error);
 
 #endif

@@ -13,6 +13,8 @@ static const attn_recipe_field FIELDS[] = {
     {"data", "target_language", ATTN_FIELD_TEXT, AT(pairs.target_language), 1,
      ATTN_LANGUAGE_BYTES, NULL, ATTN_REQUIRED},
     {"data", "swap", ATTN_FIELD_FLAG, AT(pairs.swap), 0, 0, NULL, 0},
+    {"data", "lower_case", ATTN_FIELD_FLAG, AT(pairs.lower_case), 0, 0, NULL, 0},
+    {"data", "bleu", ATTN_FIELD_CHOICE, AT(pairs.bleu), 0, 0, attn_bleu_words_names, -1},
     {"tokenizer", "vocabulary", ATTN_FIELD_INTEGER, AT(model.vocabulary), 260, 1e6, NULL,
      ATTN_REQUIRED},
     {"model", "width", ATTN_FIELD_INTEGER, AT(model.width), 4, 65536, NULL,

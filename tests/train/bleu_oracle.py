@@ -1,5 +1,5 @@
 """Prints random texts as sacrebleu cuts them and random corpora with its score:
-T <tab> text <tab> tokens;  H <tab> hypothesis <tab> reference...;  S <tab> score.
+T <tab> text <tab> tokens of 13a <tab> of zh;  H <tab> hypothesis <tab> reference...;  S <tab> score.
 Run by test_bleu with a seed."""
 import random
 import sys
@@ -9,11 +9,12 @@ from sacrebleu.metrics import BLEU
 
 random.seed(int(sys.argv[1]))
 bleu = BLEU()
+chinese = BLEU(tokenize="zh")
 pieces = (["the", "cat", "sat", "on", "a", "mat", "l'été", "aujourd'hui", "3", "14", "1,000",
            "3.14", "10-12", "x-y", "-5", ".", ",", "...", "!", "?", "«", "»", "\u00a0",
            "\u202f", "\u3000", "&quot;", "&amp;", "&lt;", "&gt;", "&amp;lt;", "&#39;",
            "<skipped>", "(", ")", "[a]", "{b}", "$5", "50%", "a/b", "e.g.", "U.S.A.", "–",
-           "日本", "'", '"', "_", "`", "~", "^", "\\", "|", "1.", ".5", "5-", "é.", ",é",
+           "日本", "我愛你。", "，", "㐀", "\u2014", "\uff21", "\u2800", "'", '"', "_", "`", "~", "^", "\\", "|", "1.", ".5", "5-", "é.", ",é",
            "@", "#", "*", "+", "=", ";", ":", "\u200b", "\x1f", "\x0b", "ß-1", "2-ß"])
 
 
@@ -33,7 +34,8 @@ def noisy(segment):
 
 for _ in range(1500):
     segment = text(0, 12)
-    print("T", segment, bleu.tokenizer(segment.rstrip()), sep="\t")
+    print("T", segment, bleu.tokenizer(segment.rstrip()),
+          chinese.tokenizer(segment.rstrip()), sep="\t")
 for corpus in range(120):
     rows = []
     for _ in range(random.randint(1, 25)):

@@ -19,12 +19,17 @@ static void assert_near(double value, double expected, double tolerance)
 
 enum { LINE_BYTES = 1 << 16, FIELDS = 16 };
 
-static void assert_tokens(const char *text, const char *expected)
+static void assert_words(const char *text, attn_bleu_words words, const char *expected)
 {
-    char *const tokens = attn_bleu_tokenize(text);
+    char *const tokens = attn_bleu_tokenize(text, words);
     assert_non_null(tokens);
     assert_string_equal(tokens, expected);
     free(tokens);
+}
+
+static void assert_tokens(const char *text, const char *expected)
+{
+    assert_words(text, ATTN_BLEU_13A, expected);
 }
 
 static void text_is_cut_as_13a_cuts_it(void **state)
@@ -42,6 +47,34 @@ static void text_is_cut_as_13a_cuts_it(void **state)
     assert_tokens("one-\n", "one-");
     assert_tokens("«\u00a0oui\u202f» \u3000 日本.", "« oui » 日本 .");
     assert_tokens("...", ". . .");
+}
+
+static void chinese_is_cut_into_its_characters(void **state)
+{
+    (void)state;
+    assert_words("", ATTN_BLEU_ZH, "");
+    assert_words(" 我愛你。", ATTN_BLEU_ZH, "我 愛 你 。");
+    assert_words("他有3.5米，對嗎？", ATTN_BLEU_ZH, "他 有 3.5 米 ， 對 嗎 ？");
+    assert_words("Tom去了MIT.", ATTN_BLEU_ZH, "Tom 去 了 MIT .");
+    assert_words("&amp;", ATTN_BLEU_ZH, "& amp ;");
+    static const char *const chinese[] = {"我愛你。", "Tom去了波士頓。"};
+    static const char *const french[] = {"Je t'aime.", "l'été…"};
+    assert_int_equal(attn_bleu_words_of(chinese, 2), ATTN_BLEU_ZH);
+    assert_int_equal(attn_bleu_words_of(french, 2), ATTN_BLEU_13A);
+}
+
+static void text_is_cut_as_moses_cuts_it(void **state)
+{
+    (void)state;
+    assert_words("", ATTN_BLEU_MOSES, "");
+    assert_words("Ein Mann mit Hut, der etwas anstarrt.", ATTN_BLEU_MOSES,
+                 "Ein Mann mit Hut , der etwas anstarrt .");
+    assert_words("saftig-grünes Gras", ATTN_BLEU_MOSES, "saftig-grünes Gras");
+    assert_words("1,5 Meter (5,5 m) ...", ATTN_BLEU_MOSES, "1,5 Meter ( 5,5 m ) ...");
+    assert_words("Das ist z.B. gut.", ATTN_BLEU_MOSES, "Das ist z.B. gut .");
+    assert_words("Er sagt: \"Halt!\" Und geht.", ATTN_BLEU_MOSES,
+                 "Er sagt : \" Halt ! \" Und geht .");
+    assert_words("Gib's her", ATTN_BLEU_MOSES, "Gib ' s her");
 }
 
 static void assert_bleu(const char *hypothesis, const char *reference, double expected)
@@ -136,8 +169,9 @@ static void random_texts_agree_with_the_package(void **state)
     while (fgets(line, sizeof line, oracle)) {
         const size_t count = split(line, fields);
         if (*fields[0] == 'T') {
-            assert_int_equal(count, 3);
+            assert_int_equal(count, 4);
             assert_tokens(fields[1], fields[2]);
+            assert_words(fields[1], ATTN_BLEU_ZH, fields[3]);
             texts++;
         } else if (*fields[0] == 'H') {
             assert_int_equal(attn_bleu_add(&bleu, fields[1],
@@ -159,6 +193,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_cut_as_13a_cuts_it),
+        cmocka_unit_test(chinese_is_cut_into_its_characters),
+        cmocka_unit_test(text_is_cut_as_moses_cuts_it),
         cmocka_unit_test(scores_are_those_of_sacrebleu),
         cmocka_unit_test(references_differ_in_number),
         cmocka_unit_test(no_reference_is_an_error),
