@@ -216,7 +216,8 @@ typedef struct attn_options {
 
     attn_input bias; /* added to the score, [B][H][Lq][Lk]; data NULL for none.  −∞ hides;
                       * a finite bias, however negative, does not */
-    const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none */
+    const float *alibi_slopes; /* [H]: adds −slope·|position − key|.  NULL for none;
+                                * attn_alibi_slopes_fill makes the usual ones */
     /** ln of each position's forget gate, at most 0, [B][H][Lk][1]; data NULL for none.
      * A query adds to the score of key j those of all positions after j up to its own
      * (Lin et al. 2025, "Forgetting Transformer"), so causal is a must.  Below −10000
@@ -259,6 +260,15 @@ typedef struct attn_layout {
 ATTN_API ATTN_CHECKED attn_status attn_layout_fill(uint8_t *blocks, int64_t query_blocks,
                                                    int64_t key_blocks,
                                                    const attn_layout *layout);
+
+/**
+ * Writes a slope for each of H heads, for attn_options.alibi_slopes: 2^(−8/H) to 2^−8
+ * where H is a power of two, and else as the code of Press et al. 2022 (ALiBi) and the
+ * models that came of it have them, which is not the paper's formula: those of the power
+ * of two below, then every other one of twice as many, from the first.
+ * @return ATTN_OK, or ATTN_EINVAL (slopes is NULL, or H is negative).
+ */
+ATTN_API ATTN_CHECKED attn_status attn_alibi_slopes_fill(float *slopes, int64_t heads);
 
 /* ---- 5. Forward and statistics ------------------------------------------------------
  */

@@ -481,6 +481,57 @@ static void alibi_measures_from_the_aligned_position(void **state)
     on_every_level(check_alibi);
 }
 
+/* The authors' code, and not the paper's sentence, which gives .39685 first of 6. */
+static void alibi_slopes_are_those_of_released_models(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t heads;
+        double slopes[12];
+    } cases[] = {
+        {1, {0.00390625}},
+        {6, {0.25, 0.0625, 0.015625, 0.00390625, 0.5, 0.125}},
+        {8, {0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625}},
+        {12,
+         {0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625, 0.70710678,
+          0.35355339, 0.1767767, 0.08838835}},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+        float slopes[13];
+        slopes[cases[n].heads] = 77.0f;
+        assert_int_equal(attn_alibi_slopes_fill(slopes, cases[n].heads), ATTN_OK);
+        for (int64_t h = 0; h < cases[n].heads; h++)
+            assert_close((double)slopes[h], cases[n].slopes[h], 3e-8);
+        assert_true(slopes[cases[n].heads] == 77.0f);
+    }
+    assert_int_equal(attn_alibi_slopes_fill(NULL, 0), ATTN_OK);
+    assert_int_equal(attn_alibi_slopes_fill(NULL, 2), ATTN_EINVAL);
+    assert_int_equal(attn_alibi_slopes_fill((float[1]){0}, -1), ATTN_EINVAL);
+}
+
+/* Of six tokens a ring of four holds 5 6 3 4: the window of the last four. */
+static void check_ring(attn_context *context)
+{
+    const float k[] = {0.3f, -1, 2, 0.5f, -0.2f, 1}, v[] = {1, 2, 4, 8, 16, 32};
+    struct small *const whole = small_create(1, 6, v);
+    struct small *const ring = small_create(1, 4, FLOATS(v[4], v[5], v[2], v[3]));
+    whole->q[0] = ring->q[0] = 0.7f;
+    memcpy(whole->k, k, sizeof k);
+    memcpy(ring->k, FLOATS(k[4], k[5], k[2], k[3]), 4 * sizeof *k);
+    whole->options.causal = true;
+    whole->options.window_left = 3;
+    attend(context, whole), attend(context, ring);
+    assert_close((double)ring->o[0], (double)whole->o[0], 1e-5);
+    assert_close((double)ring->lse[0], (double)whole->lse[0], 1e-6);
+    free(whole), free(ring);
+}
+
+static void a_ring_of_keys_is_the_window_whatever_their_order(void **state)
+{
+    (void)state;
+    on_every_level(check_ring);
+}
+
 /* ---- Sinks and dropout ----------------------------------------------------------------
  */
 
@@ -511,6 +562,13 @@ static void check_sink(attn_context *context)
     assert_close((double)s->o[0], 2.0, 1e-6);
     assert_close((double)largest, 1.0 / 3.0, 1e-6);
     assert_close((double)s->lse[0], log(3.0), 1e-6);
+    float weights[2];
+    const attn_rectangle all = {.queries = 1, .keys = 2};
+    assert_int_equal(
+        attn_weights(context, &s->shape, &s->tensors, &s->options, &all, weights, 2),
+        ATTN_OK);
+    assert_close((double)weights[0], 1.0 / 3.0, 1e-7);
+    assert_close((double)weights[1], 1.0 / 3.0, 1e-7);
     free(s);
     s = small_create(1, 2, FLOATS(3, 3));
     s->options.sinks = &none;
@@ -756,6 +814,8 @@ int main(void)
         cmocka_unit_test(causal_is_aligned_as_asked),
         cmocka_unit_test(a_window_counts_the_keys_beside_the_own_position),
         cmocka_unit_test(alibi_measures_from_the_aligned_position),
+        cmocka_unit_test(alibi_slopes_are_those_of_released_models),
+        cmocka_unit_test(a_ring_of_keys_is_the_window_whatever_their_order),
         cmocka_unit_test(a_sink_key_is_seen_beside_the_window),
         cmocka_unit_test(a_sink_joins_the_sum_and_has_no_value),
         cmocka_unit_test(dropout_keeps_the_mean_and_leaves_weights_alone),
