@@ -425,6 +425,55 @@ static void sink_keys_are_seen_beside_the_window(void **state)
 }
 
 /* The plan counts what each row says it sees. */
+static bool is_seen_by(int64_t query, int64_t key)
+{
+    const bool by_window = key == 0 || key >= query - 2;
+    const bool by_layout = key / 16 == query / 16 || key / 16 == 0 || query / 16 == 0;
+    return key <= query && by_window && by_layout;
+}
+
+/* Equal scores, gates of ½, own block and the first, a window of three and the first key,
+ * and a sink logit of ln 2: it joins the sum as 2, once a row, and no gate lessens it. */
+static void check_sink_among_them(attn_context *context)
+{
+    enum { L = 64 };
+    const float logit = logf(2.0f);
+    struct call c = call_create(1, L, 1);
+    const float *const value = c.tensors.value.data;
+    const attn_layout layout = {.local = 0, .global = 1};
+    memset(c.memory, 0, L * sizeof *c.memory); /* the queries */
+    for (int n = 0; n < L; n++)
+        c.gates[n] = logf(0.5f);
+    use_gates(&c);
+    assert_int_equal(attn_layout_fill(layout_bytes, 4, 4, &layout), ATTN_OK);
+    c.options.blocks = (attn_keep){layout_bytes, {0, 0, 4, 1}};
+    c.options.block_size = 16;
+    c.options.window_left = 2;
+    c.options.sink_keys = 1;
+    c.options.sinks = &logit;
+    run(context, &c);
+    for (int64_t i = 0; i < L; i++) {
+        double sum = 2.0, weighed = 0.0;
+        for (int64_t j = 0; j < L; j++)
+            if (is_seen_by(i, j)) {
+                sum += exp2((double)(j - i));
+                weighed += exp2((double)(j - i)) * (double)value[j];
+            }
+        const double output = (double)((const float *)c.tensors.output.data)[i];
+        if (!(fabs(output - weighed / sum) <= 2e-6) ||
+            !(fabs((double)c.tensors.lse[i] - log(sum)) <= 4e-6))
+            fail_msg("row %lld: %.9g and lse %.9g, expected %.9g and %.9g", (long long)i,
+                     output, (double)c.tensors.lse[i], weighed / sum, log(sum));
+    }
+    call_destroy(&c);
+}
+
+static void a_sink_logit_joins_once_whatever_gates_and_layouts_do(void **state)
+{
+    (void)state;
+    on_every_level(check_sink_among_them);
+}
+
 static void pairs_of_the_plan_are_those_of_the_rows(void **state)
 {
     (void)state;
@@ -554,6 +603,7 @@ int main(void)
         cmocka_unit_test(a_layout_equals_the_keep_mask_that_says_the_same),
         cmocka_unit_test(a_layout_that_hides_nothing_changes_nothing),
         cmocka_unit_test(sink_keys_are_seen_beside_the_window),
+        cmocka_unit_test(a_sink_logit_joins_once_whatever_gates_and_layouts_do),
         cmocka_unit_test(pairs_of_the_plan_are_those_of_the_rows),
         cmocka_unit_test(what_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_linear_form_has_no_use_for_them),

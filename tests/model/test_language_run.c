@@ -123,38 +123,45 @@ static void fewer_bits_take_less_memory(void **state)
 
 /* ---- A window and sinks ---------------------------------------------------------- */
 
+enum { SINKS = 4, WINDOW = 4, MOST = 40 };
+
+/* Reads `first` tokens together, then one by one. */
+static void check_window(const attn_language *language, int64_t sinks, int64_t first)
+{
+    attn_tape *const tape = small_tape(), *const whole = small_tape();
+    const attn_language_run_options options = {.window = WINDOW, .sinks = sinks};
+    attn_language_run *const run = run_over(language, tape, &options);
+    int32_t ids[MOST], left[SINKS + WINDOW];
+    small_language_ids(ids, MOST, VOCABULARY);
+    for (int64_t at = 0; at < MOST;) {
+        const int64_t count = at == 0 ? first : 1;
+        const float *const logits = read_ids(run, ids + at, count);
+        at += count;
+        const int64_t rows = at < sinks + WINDOW ? at : sinks + WINDOW;
+        for (int64_t i = 0; i < rows; i++)
+            left[i] = ids[i < sinks ? i : at - rows + i];
+        const float *const expected = small_language_logits(language, whole, left, rows);
+        expect_close(logits, expected + (rows - 1) * VOCABULARY, 2e-5, "window", at);
+    }
+    assert_int_equal(attn_language_run_length(run), MOST);
+    attn_language_run_destroy(run);
+    small_tape_destroy(tape), small_tape_destroy(whole);
+}
+
 /* With one layer, keys and values are those of the tokens alone, so that what is left is
  * a text: of 0 to 9 with 4 sinks and 4 in the window, 0 1 2 3 6 7 8 9, at positions 0 to
- * 7 (Xiao et al. 2023, section 3.2). */
+ * 7 (Xiao et al. 2023, section 3.2); of 0 to 5 without sinks, 2 3 4 5. */
 static void a_window_with_sinks_reads_what_is_left_as_a_text(void **state)
 {
     (void)state;
-    enum { SINKS = 4, WINDOW = 4, MOST = 40 };
     attn_language_config config = small_language_config();
     config.layers = 1;
     config.max_positions = SINKS + WINDOW;
     attn_language *const language = small_language(&config);
-    attn_tape *const tape = small_tape(), *const whole = small_tape();
-    const attn_language_run_options options = {.window = WINDOW, .sinks = SINKS};
-    for (int64_t first = 1; first <= 12; first += 11) {
-        attn_language_run *const run = run_over(language, tape, &options);
-        int32_t ids[MOST], left[SINKS + WINDOW];
-        small_language_ids(ids, MOST, VOCABULARY);
-        for (int64_t at = 0; at < MOST;) {
-            const int64_t count = at == 0 ? first : 1;
-            const float *const logits = read_ids(run, ids + at, count);
-            at += count;
-            const int64_t rows = at < SINKS + WINDOW ? at : SINKS + WINDOW;
-            for (int64_t i = 0; i < rows; i++)
-                left[i] = ids[i < SINKS ? i : at - rows + i];
-            const float *const expected =
-                small_language_logits(language, whole, left, rows);
-            expect_close(logits, expected + (rows - 1) * VOCABULARY, 2e-5, "window", at);
-        }
-        assert_int_equal(attn_language_run_length(run), MOST);
-        attn_language_run_destroy(run);
+    for (int64_t sinks = 0; sinks <= SINKS; sinks += 2) {
+        check_window(language, sinks, 1);
+        check_window(language, sinks, 12);
     }
-    small_tape_destroy(tape), small_tape_destroy(whole);
     attn_language_destroy(language);
 }
 
