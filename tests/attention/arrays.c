@@ -30,6 +30,13 @@ char *shared_folder(const char *below, const char *skipped)
     return text_of("%s/%s", shared, below);
 }
 
+void say_skipped(const char *folder, const char *reason)
+{
+    static const char top[] = "conformance/";
+    const char *const below = strstr(folder, top);
+    print_message("skipped: %s: %s\n", below ? below + strlen(top) : folder, reason);
+}
+
 json_t *json_load_or_fail(const char *folder, const char *name)
 {
     char *const path = text_of("%s/%s", folder, name);
@@ -149,7 +156,8 @@ void assert_floats_near(const float *got, const struct array *expected, double r
 {
     for (size_t n = 0; n < expected->count; n++) {
         const double x = expected->x[n], error = fabs((double)got[n] - x);
-        if (!(error <= absolute + relative * fabs(x)) && !(isnan(got[n]) && isnan(x)))
+        const bool same = (double)got[n] == x || (isnan(got[n]) && isnan(x));
+        if (!same && !(error <= absolute + relative * fabs(x)))
             fail_msg("%s: %s %zu is %.9g, expected %.9g", where, what, n, (double)got[n],
                      x);
     }

@@ -27,11 +27,16 @@ float *array_floats(const struct array *array); /* a copy, the caller's */
  * says what is skipped, and skips the test. */
 char *shared_folder(const char *below, const char *skipped);
 
+/* Says which case, or which part of one, is not tried, and why.  Every test of
+ * conformance says it here and nowhere else, once for all instruction sets;
+ * docs/conformance.md lists what is left out. */
+void say_skipped(const char *folder, const char *reason);
+
 json_t *json_load_or_fail(const char *folder, const char *name);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* |got − expected| ≤ absolute + relative·|expected|, element by element, NaN only where
- * NaN is expected. */
+/* |got − expected| ≤ absolute + relative·|expected|, element by element; NaN and ∞ only
+ * where they are expected. */
 void assert_floats_near(const float *got, const struct array *expected, double relative,
                         double absolute, const char *where, const char *what);
 

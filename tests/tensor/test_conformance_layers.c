@@ -21,7 +21,7 @@ static void leave_out(const char *name, const char *reason)
 {
     left_out++;
     if (says_what_is_left_out)
-        print_message("left out: %s: %s\n", name, reason);
+        say_skipped(name, reason);
 }
 
 static void *zeros(size_t count, size_t size)
@@ -710,20 +710,19 @@ static void run_on_every_level(const char *below, const char *test,
                                void (*run)(attn_tape *, const struct layer_case *))
 {
     char *const folder = shared_folder(below, test);
-    passed = 0;
     says_what_is_left_out = true;
     for (size_t i = 0; i < test_isa_count; i++) {
         attn_tape *const tape = test_tape_create(test_isas[i]);
         if (!tape)
             continue;
-        left_out = 0;
+        passed = left_out = 0;
         run_cases(tape, folder, reason_of, run);
         says_what_is_left_out = false;
         test_tape_destroy(tape);
     }
     assert_true(passed > 0);
-    print_message("%s: %d passed over all instruction sets, left out of each: %d\n",
-                  below, passed, left_out);
+    print_message("%s: %d passed on each instruction set, %d skipped\n", below, passed,
+                  left_out);
     free(folder);
 }
 
