@@ -134,6 +134,7 @@ static attn_status load_reader(text_model *model, const char *folder,
     const bool is_transformer = config->body == ATTN_BODY_TRANSFORMER;
     model->vocabulary = config->vocabulary;
     request->says = config->tags ? "tags" : "label";
+    request->labels_words = config->tags;
     request->parameters = attn_reader_parameters(model->reader);
     request->most_tokens = config->max_positions - (is_transformer ? 2 : 1);
     request->read = read_labels;

@@ -46,27 +46,28 @@ static attn_status no_memory(const builder *b)
     return attn_error_set(b->error, ATTN_ENOMEM, "memory was refused for a record");
 }
 
-/* Tokens of a stretch of the text, after those that are there. */
-static attn_status append(builder *b, const char *text, size_t begin, size_t end)
+/* Puts tokens of what stands at `begin` after those that are there, and frees them. */
+static attn_status take_tokens(builder *b, attn_token *tokens, size_t count, size_t begin)
 {
-    attn_token *tokens;
-    size_t count;
-    attn_status status = attn_tokenizer_encode(b->request->tokenizer, text + begin,
-                                               end - begin, &tokens, &count, b->error);
-    if (status != ATTN_OK)
-        return status;
     attn_token *const all =
         realloc(b->tokens, (b->count + count + 1) * sizeof *b->tokens);
     if (all != NULL)
         b->tokens = all;
-    else
-        status = no_memory(b);
     for (size_t i = 0; all != NULL && i < count; i++)
         b->tokens[b->count++] = (attn_token){.id = tokens[i].id,
                                              .begin = tokens[i].begin + (int64_t)begin,
                                              .end = tokens[i].end + (int64_t)begin};
     free(tokens);
-    return status;
+    return all != NULL ? ATTN_OK : no_memory(b);
+}
+
+static attn_status append(builder *b, const char *text, size_t begin, size_t end)
+{
+    attn_token *tokens;
+    size_t count;
+    const attn_status status = attn_tokenizer_encode(
+        b->request->tokenizer, text + begin, end - begin, &tokens, &count, b->error);
+    return status == ATTN_OK ? take_tokens(b, tokens, count, begin) : status;
 }
 
 /* The text between masks, and the masks. */
@@ -89,11 +90,34 @@ static attn_status tokenize(builder *b, const char *text, size_t length)
     return append(b, text, begin, length);
 }
 
+/* The words first, as treebanks split, and then each word's tokens: as a tagger has them.
+ */
+static attn_status tokenize_words(builder *b, const char *text, size_t length)
+{
+    attn_status status =
+        attn_words_of_text(text, length, &b->words, &b->word_count, b->error);
+    for (size_t w = 0; status == ATTN_OK && w < b->word_count; w++) {
+        attn_word *const word = &b->words[w];
+        attn_token *tokens;
+        size_t count;
+        status = attn_word_encode(b->request->tokenizer, text + word->begin,
+                                  (size_t)(word->end - word->begin), &tokens, &count,
+                                  b->error);
+        if (status != ATTN_OK)
+            break;
+        word->first_token = (int64_t)b->count;
+        status = take_tokens(b, tokens, count, (size_t)word->begin);
+        word->end_token = (int64_t)b->count;
+    }
+    return status;
+}
+
 static attn_status encode(builder *b, const char *text, size_t length)
 {
     attn_status status = attn_check_sentence("the text", text, length, b->error);
     if (status == ATTN_OK)
-        status = tokenize(b, text, length);
+        status = b->request->labels_words ? tokenize_words(b, text, length)
+                                          : tokenize(b, text, length);
     if (status != ATTN_OK)
         return status;
     if ((int64_t)b->count > b->request->most_tokens)
@@ -130,13 +154,15 @@ static attn_status find_words(builder *b)
 {
     attn_record *const record = b->record;
     const char *const text = record->source;
-    attn_status status =
-        attn_join_text(is_causal(b) ? &record->read_words : &record->source_words,
-                       &b->pieces, b->request->before, text, strlen(text), b->tokens,
-                       b->count, b->request->after, b->error);
-    if (status == ATTN_OK)
+    attn_record_words *const shown =
+        is_causal(b) ? &record->read_words : &record->source_words;
+    attn_status status = ATTN_OK;
+    if (b->words == NULL)
         status = attn_words_of_tokens(text, b->tokens, b->count, &b->words,
                                       &b->word_count, b->error);
+    if (status == ATTN_OK)
+        status = attn_join_words(shown, &b->pieces, b->request->before, text, b->words,
+                                 b->word_count, b->request->after, b->error);
     if (status != ATTN_OK)
         return status;
     b->starts = calloc(b->word_count + 1, sizeof *b->starts);
@@ -146,9 +172,6 @@ static attn_status find_words(builder *b)
     if (b->starts == NULL || b->texts == NULL || b->words_only.word == NULL ||
         b->label.word == NULL)
         return no_memory(b);
-    const attn_record_words *const shown = b->pieces.word == NULL ? NULL
-                                           : is_causal(b)         ? &record->read_words
-                                                                  : &record->source_words;
     const size_t first = b->request->before != NULL;
     for (size_t w = 0; w < b->word_count; w++) {
         b->starts[w + 1] = b->words[w].end_token;

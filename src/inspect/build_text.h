@@ -22,7 +22,8 @@ typedef struct attn_text_request {
     int64_t most_tokens;        /* of a text, without marks */
     int32_t mask;               /* the token that "<mask>" in a text becomes, or −1 */
     const char *before, *after; /* marks the model puts around a text, or NULL */
-    bool attends_words;         /* self-attention is between words and not their tokens */
+    bool labels_words;  /* words are split as treebanks do, each with tokens of its own */
+    bool attends_words; /* self-attention is between words and not their tokens */
     struct {
         int64_t layers, heads; /* 0 where the model has no such attention */
     } attention[ATTN_RECORD_PARTS];

@@ -52,6 +52,19 @@ static attn_status fill(attn_record_words *words, attn_joining *joining,
     return status;
 }
 
+attn_status attn_join_words(attn_record_words *words, attn_joining *joining,
+                            const char *before, const char *text, const attn_word *list,
+                            size_t count, const char *after, attn_error *error)
+{
+    const int64_t tokens = count > 0 ? list[count - 1].end_token : 0;
+    joining->tokens = tokens + (before != NULL) + (after != NULL);
+    joining->word = calloc((size_t)joining->tokens + 1, sizeof *joining->word);
+    if (joining->word == NULL)
+        return attn_error_set(error, ATTN_ENOMEM, "memory was refused for %zu words",
+                              count);
+    return fill(words, joining, before, text, list, count, after, error);
+}
+
 attn_status attn_join_text(attn_record_words *words, attn_joining *joining,
                            const char *before, const char *text, size_t length_bytes,
                            const attn_token *tokens, size_t count, const char *after,
@@ -59,13 +72,9 @@ attn_status attn_join_text(attn_record_words *words, attn_joining *joining,
 {
     /* Where a model wrote bytes that are no characters, "?" keeps their place. */
     char *valid = malloc(length_bytes + 1);
-    joining->tokens = (int64_t)count + (before != NULL) + (after != NULL);
-    joining->word = calloc((size_t)joining->tokens + 1, sizeof *joining->word);
-    if (valid == NULL || joining->word == NULL) {
-        free(valid);
+    if (valid == NULL)
         return attn_error_set(error, ATTN_ENOMEM, "memory was refused for %zu tokens",
                               count);
-    }
     memcpy(valid, text, length_bytes);
     valid[length_bytes] = '\0';
     for (size_t i = 0; i < length_bytes; i++) {
@@ -78,22 +87,26 @@ attn_status attn_join_text(attn_record_words *words, attn_joining *joining,
     attn_status status =
         attn_words_of_tokens(valid, tokens, count, &list, &word_count, error);
     if (status == ATTN_OK)
-        status = fill(words, joining, before, text, list, word_count, after, error);
+        status = attn_join_words(words, joining, before, valid, list, word_count, after,
+                                 error);
     free(list);
     free(valid);
     return status;
 }
 
 void attn_join_weights(float *joined, int64_t key_words, const float *weights,
-                       const attn_joining *rows, const attn_joining *keys,
-                       const attn_record_words *row_words)
+                       const attn_joining *rows, const attn_joining *keys)
 {
-    for (int64_t i = 0; i < rows->tokens; i++) {
-        const int64_t row = rows->word[i];
-        const float share = 1.0f / (float)row_words->list[row].tokens;
-        for (int64_t j = 0; j < keys->tokens; j++)
-            joined[row * key_words + keys->word[j]] +=
-                weights[i * keys->tokens + j] * share;
+    for (int64_t first = 0, end; first < rows->tokens; first = end) {
+        const int64_t row = rows->word[first];
+        end = first;
+        while (end < rows->tokens && rows->word[end] == row)
+            end++;
+        const float share = 1.0f / (float)(end - first);
+        for (int64_t i = first; i < end; i++)
+            for (int64_t j = 0; j < keys->tokens; j++)
+                joined[row * key_words + keys->word[j]] +=
+                    weights[i * keys->tokens + j] * share;
     }
 }
 

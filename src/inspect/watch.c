@@ -36,7 +36,7 @@ static attn_status keep_head(attn_watch *watch, const attn_observation *seen, in
     if (status != ATTN_OK)
         return status;
     attn_join_weights(part->weights + head * row_words * key_words, key_words,
-                      watch->weights, rows, keys, part->rows);
+                      watch->weights, rows, keys);
     attn_join_entropies(part->row_entropy + head * row_words,
                         statistics->entropy + h * rows->tokens,
                         statistics->visible_keys + h * rows->tokens, rows, row_words);

@@ -200,6 +200,9 @@ static void a_classifier_shows_the_words_its_label_was_read_from(void **state)
 static void a_tagger_shows_its_tags_and_which_word_looks_where(void **state)
 {
     (void)state;
+    shows("look \"it's not, I can't\" --model tagger",
+          (const char *const[]){"tags it/", " 's/", " not/", " ,/", " I/", " ca/",
+                                " n't/", NULL});
     shows("look 'the cat was hungry' --model tagger",
           (const char *const[]){"text the cat was hungry\ntags the/", " cat/", " was/",
                                 " hungry/", "Which word each word looks at  encoder 1.1",
