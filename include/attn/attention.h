@@ -443,14 +443,18 @@ typedef struct attn_plan {
                            * when D = Dv */
 } attn_plan;
 
-/** What attn_forward would do, without doing it.  Same errors. */
+/**
+ * What attn_forward would do, without doing it.  Same errors.  Takes no time that grows
+ * with sizes, but for that of looking at lengths or starts, and at the rows of
+ * options.blocks with all they show, where these are given.
+ */
 ATTN_API ATTN_CHECKED attn_status attn_plan_forward(attn_context *context,
                                                     const attn_shape *shape,
                                                     const attn_tensors *tensors,
                                                     const attn_options *options,
                                                     attn_plan *plan);
 
-/** What attn_backward would do, without doing it.  Same errors. */
+/** What attn_backward would do, likewise. */
 ATTN_API ATTN_CHECKED attn_status attn_plan_backward(
     attn_context *context, const attn_shape *shape, const attn_tensors *tensors,
     const attn_options *options, const attn_gradients *gradients, attn_plan *plan);

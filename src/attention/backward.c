@@ -57,7 +57,8 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     backward->D_whole = attn_whole(shape->D, lanes);
     backward->Dv_whole = attn_whole(shape->Dv, lanes);
     lay_out_bias(backward, shape);
-    for (int64_t s = 0; s < backward->problem.sequences; s++) {
+    for (int64_t s = 0; s < backward->problem.sequences;
+         s += attn_sequences_alike(&backward->problem, s)) {
         const int64_t Lk = attn_problem_sequence(&backward->problem, s).Lk;
         if (Lk > backward->longest_keys)
             backward->longest_keys = Lk;

@@ -9,25 +9,40 @@
 
 /* ---- Layout ------------------------------------------------------------------------ */
 
+/* Turns of queries that no row of a layout parts.  All but the last ones are of one size.
+ */
+static int64_t turns_of_queries(const struct attn_backward *backward, int64_t first,
+                                int64_t queries)
+{
+    const int64_t size = (int64_t)backward->lanes;
+    int64_t turns = queries > 2 * size ? queries / size - 1 : 0;
+    for (int64_t query = turns * size; query < queries; turns++)
+        query += attn_backward_group_queries(backward, first + query, queries - query);
+    return turns;
+}
+
 /* Turns that a head of the sequence takes: one even if it has no queries, so that its
  * unit is not forgotten. */
 static int64_t turns_of_head(const struct attn_backward *backward, int64_t Lq)
 {
-    int64_t turns = 0, query = 0;
-    do {
-        query += attn_backward_group_queries(backward, query, Lq - query);
-        turns++;
-    } while (query < Lq);
-    return turns;
+    if (Lq == 0)
+        return 1;
+    const int64_t row = attn_queries_alike(&backward->problem, 0, Lq);
+    const int64_t rows = Lq / row;
+    return rows * turns_of_queries(backward, 0, row) +
+           turns_of_queries(backward, rows * row, Lq % row);
 }
 
 static int64_t turns_of_all(const struct attn_backward *backward)
 {
     const attn_shape *const shape = backward->problem.shape;
     int64_t turns = backward->problem.sequences * shape->Hk; /* to store the sums */
-    for (int64_t s = 0; s < backward->problem.sequences; s++)
-        turns += shape->H *
-                 turns_of_head(backward, attn_problem_sequence(&backward->problem, s).Lq);
+    for (int64_t s = 0, alike; s < backward->problem.sequences; s += alike) {
+        const struct attn_sequence sequence =
+            attn_problem_sequence(&backward->problem, s);
+        alike = attn_sequences_alike(&backward->problem, s);
+        turns += alike * shape->H * turns_of_head(backward, sequence.Lq);
+    }
     return turns;
 }
 

@@ -109,11 +109,12 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     const size_t lanes = forward->kernels->lanes;
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
     splits->run = 1;
-    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
+    for (int64_t s = 0, alike; s < problem->sequences && !problem->empty; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         const struct attn_decode_counts counts = attn_decode_count(forward, &sequence);
-        splits->groups += counts.groups;
-        splits->slots += counts.slots;
+        alike = attn_sequences_alike(problem, s);
+        splits->groups += alike * counts.groups;
+        splits->slots += alike * counts.slots;
     }
     if (splits->slots == 0)
         return;

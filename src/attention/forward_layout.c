@@ -9,9 +9,10 @@
 static double work_bound(const struct attn_problem *problem)
 {
     double pairs = 0.0;
-    for (int64_t s = 0; s < problem->sequences; s++) {
+    for (int64_t s = 0, alike; s < problem->sequences; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        pairs += (double)sequence.Lq * (double)sequence.Lk;
+        alike = attn_sequences_alike(problem, s);
+        pairs += (double)alike * (double)sequence.Lq * (double)sequence.Lk;
     }
     return pairs * (double)problem->shape->H *
            (double)(problem->shape->D + problem->shape->Dv);
@@ -54,13 +55,14 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
             "given, expected none: a cache has no use for it yet");
     if (forward->decodes)
         attn_decode_layout(forward, context->threads);
-    for (int64_t s = 0; s < problem->sequences && !problem->empty; s++) {
+    for (int64_t s = 0, alike; s < problem->sequences && !problem->empty; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        const int64_t decoded = attn_forward_decoded(forward, &sequence).units;
+        alike = attn_sequences_alike(problem, s);
+        const int64_t decoded = alike * attn_forward_decoded(forward, &sequence).units;
         forward->units += decoded;
         if (decoded == 0)
             forward->panel_units +=
-                shape->H * attn_forward_share(forward, &sequence).units;
+                alike * shape->H * attn_forward_share(forward, &sequence).units;
     }
     forward->units += forward->panel_units;
 

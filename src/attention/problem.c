@@ -361,6 +361,14 @@ struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
     return sequence;
 }
 
+int64_t attn_sequences_alike(const struct attn_problem *problem, int64_t index)
+{
+    const attn_options *const options = problem->options;
+    const bool each_its_own = problem->packed || problem->cached ||
+                              options->query_lengths || options->key_lengths;
+    return each_its_own ? 1 : problem->sequences - index;
+}
+
 /* How far element [b][h][l][0] lies from element 0. */
 static int64_t offset_of(const int64_t stride[4], int64_t b, int64_t h, int64_t l)
 {

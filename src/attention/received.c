@@ -68,7 +68,7 @@ size_t attn_kept_bytes(const struct attn_problem *problem,
                        const struct attn_kernels *kernels)
 {
     size_t most = 0;
-    for (int64_t s = 0; s < problem->sequences; s++) {
+    for (int64_t s = 0; s < problem->sequences; s += attn_sequences_alike(problem, s)) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         if (!attn_needs_panels(problem) && attn_decode_takes(problem, &sequence))
             continue;
@@ -84,7 +84,7 @@ size_t attn_received_rows(const struct attn_problem *problem,
                           const struct attn_kernels *kernels)
 {
     int64_t most = 1;
-    for (int64_t s = 0; s < problem->sequences; s++) {
+    for (int64_t s = 0; s < problem->sequences; s += attn_sequences_alike(problem, s)) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         const struct attn_share share = attn_received_share(problem, kernels, &sequence);
         most = share.units > most ? share.units : most;

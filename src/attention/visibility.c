@@ -171,8 +171,8 @@ static double pairs_by_runs(const struct attn_problem *problem,
 static double visible_count(const struct attn_problem *problem,
                             const struct attn_sequence *sequence, int64_t query)
 {
-    const struct attn_key_range seen = attn_visible_keys(problem, sequence, query);
-    return (double)(seen.end - seen.first);
+    const struct attn_head no_layout = {.blocks = NULL};
+    return (double)attn_count_visible(problem, sequence, &no_layout, query);
 }
 
 static void sort(int64_t *x, size_t count)
@@ -185,9 +185,9 @@ static void sort(int64_t *x, size_t count)
         }
 }
 
-/* Each end of the interval of keys stands still, moves with the query, and stands still
- * again; between the queries where one of them turns, counts form an arithmetic series.
- */
+/* Without a layout.  Each end of the interval of keys, and of that of the sink keys,
+ * stands still, moves with the query, and stands still again; between the queries where
+ * one of them turns, counts form an arithmetic series. */
 static double pairs_of_sequence(const struct attn_problem *problem,
                                 const struct attn_sequence *sequence)
 {
@@ -197,7 +197,17 @@ static double pairs_of_sequence(const struct attn_problem *problem,
     const int64_t right =
         offset + 1 +
         (options->causal || options->window_right < 0 ? 0 : options->window_right);
-    int64_t turns[] = {0, -left, Lk - left, -right, Lk - right, Lq};
+    const int64_t sinks = attn_least(options->sink_keys, Lk);
+    int64_t turns[] = {0,
+                       -left,
+                       Lk - left,
+                       -right,
+                       Lk - right,
+                       sinks - left,
+                       -offset - 1,
+                       sinks - offset - 1,
+                       sinks - right,
+                       Lq};
     enum { TURNS = sizeof turns / sizeof *turns };
     for (size_t n = 0; n < TURNS; n++)
         turns[n] = attn_clamp(turns[n], 0, Lq);
@@ -218,16 +228,19 @@ double attn_problem_visible_pairs(const struct attn_problem *problem)
 {
     const double H = (double)problem->shape->H;
     double pairs = 0.0;
-    for (int64_t s = 0; s < problem->sequences; s++) {
+    const attn_keep *const blocks = &problem->options->blocks;
+    for (int64_t s = 0, alike; s < problem->sequences; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        if (!attn_has_runs(problem)) {
-            pairs += H * pairs_of_sequence(problem, &sequence);
+        alike = attn_sequences_alike(problem, s);
+        if (!blocks->data) {
+            pairs += (double)alike * H * pairs_of_sequence(problem, &sequence);
             continue;
         }
-        const attn_keep *const blocks = &problem->options->blocks;
-        const bool alike = !blocks->data || blocks->stride[1] == 0;
-        for (int64_t h = 0; h < (alike ? 1 : problem->shape->H); h++)
-            pairs += (alike ? H : 1.0) * pairs_by_runs(problem, &sequence, h);
+        alike = blocks->stride[0] == 0 ? alike : 1;
+        const bool one_head = blocks->stride[1] == 0;
+        for (int64_t h = 0; h < (one_head ? 1 : problem->shape->H); h++)
+            pairs += (double)alike * (one_head ? H : 1.0) *
+                     pairs_by_runs(problem, &sequence, h);
     }
     return pairs;
 }

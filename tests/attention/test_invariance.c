@@ -386,28 +386,48 @@ static void visible_pairs_are_those_that_counting_finds(void **state)
     attn_context_destroy(context);
 }
 
-/* 2^44 queries: nothing may go query by query. */
-static void the_plan_of_an_enormous_problem_is_made_at_once(void **state)
+/* Nothing may go query by query, or sequence by sequence. */
+static void assert_plans(attn_shape shape, int64_t sink_keys, double pairs)
 {
-    (void)state;
     attn_context *context = NULL;
-    float data = 0.0f, output = 0.0f;
-    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    const int64_t L = (int64_t)1 << 44;
-    const attn_shape shape = {1, 1, 1, L, L, 1, 1};
-    const attn_tensors tensors = {.query = {&data, {0}},
-                                  .key = {&data, {0}},
-                                  .value = {&data, {0}},
-                                  .output = attn_output_dense(&output, 1, L, 1)};
+    float data = 0.0f, made = 0.0f;
+    const attn_context_options two = {.threads = 2, .parallel_for = thread_each};
+    assert_int_equal(attn_context_create(&context, &two), ATTN_OK);
+    const attn_input one = {&data, {0}, ATTN_F32};
+    const attn_tensors tensors = {.query = one,
+                                  .key = one,
+                                  .value = one,
+                                  .output = attn_output_dense(&made, 1, shape.Lq, 1),
+                                  .lse = &data};
+    const attn_gradients gradients = {.output = one,
+                                      .key = attn_output_dense(&made, 1, shape.Lk, 1)};
     attn_options options;
     attn_options_init(&options, &shape);
     options.causal = true;
     options.window_left = 9;
+    options.sink_keys = sink_keys;
+    options.alignment = ATTN_ALIGN_TOP_LEFT;
     attn_plan plan;
     assert_int_equal(attn_plan_forward(context, &shape, &tensors, &options, &plan),
                      ATTN_OK);
-    assert_true(plan.visible_pairs == 10.0 * (double)L - 45.0);
+    assert_true(plan.visible_pairs == pairs);
+    assert_int_equal(
+        attn_plan_backward(context, &shape, &tensors, &options, &gradients, &plan),
+        ATTN_OK);
+    assert_true(plan.visible_pairs == pairs);
     attn_context_destroy(context);
+}
+
+static void the_plan_of_an_enormous_problem_is_made_at_once(void **state)
+{
+    (void)state;
+    const int64_t many = (int64_t)1 << 44;
+    const double all = (double)many;
+    assert_plans((attn_shape){1, 1, 1, many, 1000, 1, 1}, 0, 10000.0);
+    assert_plans((attn_shape){1, 1, 1, many, 1000, 1, 1}, 4, 4.0 * all + 9954.0);
+    assert_plans((attn_shape){many, 1, 1, 12, 12, 1, 1}, 0, 75.0 * all);
+    assert_plans((attn_shape){many, 1, 1, 12, 12, 1, 1}, 2, 78.0 * all);
+    assert_plans((attn_shape){many, 1, 1, 1, 12, 1, 1}, 0, all);
 }
 
 /* 32,768 queries and keys: a matrix of weights would be 4 GiB.  A window keeps it short.
