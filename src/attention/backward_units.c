@@ -1,5 +1,6 @@
 /* Hands out the units and the turns of the backward pass; see backward_units.h. */
 #include "attention/backward_units.h"
+#include "attention/ahead.h"
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
 #include "attention/backward_sums.h"
@@ -219,8 +220,15 @@ static void take_head(const struct work *work, struct attn_backward_group *group
         group->forget_rows = work->forget_rows + head * shape->Lq + sequence->first_query;
 }
 
+static void call_ahead(const struct work *work, int64_t next, enum attn_unit_part part)
+{
+    if (next >= 0)
+        attn_backward_call_ahead(work->backward, next, part);
+}
+
+/* Calls next ahead, the unit that this worker takes then; −1: none. */
 static void take_unit(const struct work *work, struct attn_backward_group *group,
-                      int64_t unit)
+                      int64_t unit, int64_t next)
 {
     const struct attn_problem *const problem = &work->backward->problem;
     const int64_t Hk = problem->shape->Hk, heads = problem->shape->H / Hk;
@@ -228,15 +236,19 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     look_at_unit(group, unit);
     const struct attn_key_range all = {0, group->walk.sequence.Lk};
     attn_backward_clear_sums(group, all.first, all.end);
+    call_ahead(work, next, ATTN_UNIT_KEYS);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
         take_head(work, group, h);
         for (int64_t query = 0; query < group->walk.sequence.Lq;) {
             query = attn_backward_group_load(group, query);
+            call_ahead(work, next, ATTN_UNIT_QUERIES);
             const struct attn_key_range keys = attn_backward_group_keys(group);
             const int64_t first = keys.first - keys.first % ATTN_BLOCK_KEYS;
             for (int64_t key = first; key < keys.end;
                  key = attn_next_block(&group->walk, group->first_query, key))
                 attn_backward_group_show(group, key);
+            call_ahead(work, next, ATTN_UNIT_GRADIENTS);
+            next = -1;
             attn_backward_group_store(group);
             add_of_head(work, group);
         }
@@ -258,6 +270,7 @@ static void take_units(void *argument, size_t worker)
     struct attn_backward_group *const group = begin_worker(work, worker);
     const int64_t chains = attn_chain_count(work->backward);
     const int64_t run = chains_of_run(work, chains);
+    const bool calls = attn_backward_calls_ahead(work->backward);
     for (int64_t index = 0, end = 0;; index++) {
         if (index == end) {
             index = atomic_fetch_add(&work->next, run);
@@ -266,8 +279,10 @@ static void take_units(void *argument, size_t worker)
         if (index >= chains)
             return;
         const struct attn_chain chain = attn_chain_of(work->backward, index);
+        const int64_t next =
+            calls && chain.count == 1 && index + 1 < end ? chain.first + 1 : -1;
         for (int64_t n = 0; n < chain.count; n++)
-            take_unit(work, group, chain.first + n * chain.step);
+            take_unit(work, group, chain.first + n * chain.step, next);
     }
 }
 

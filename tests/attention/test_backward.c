@@ -605,6 +605,34 @@ static float *copied(const float *x, int64_t count)
     return copy;
 }
 
+/* So many that each calls the next one's memory ahead. */
+static void check_many_heads(attn_context *context)
+{
+    const int64_t H = 300, Lq = 33, Lk = 40, D = 64;
+    const size_t query_bytes = (size_t)(Lq * D) * sizeof(float);
+    const size_t key_bytes = (size_t)(Lk * D) * sizeof(float);
+    struct plain all = plain_create(H, Lq, Lk, D), one = plain_create(1, Lq, Lk, D);
+    plain_run(context, &all);
+    for (int64_t h = 0; h < H; h += 13) {
+        memcpy(one.query, all.query + h * Lq * D, query_bytes);
+        memcpy(one.slope, all.slope + h * Lq * D, query_bytes);
+        memcpy(one.key, all.key + h * Lk * D, key_bytes);
+        memcpy(one.value, all.value + h * Lk * D, key_bytes);
+        plain_run(context, &one);
+        assert_memory_equal(one.query_slope, all.query_slope + h * Lq * D, query_bytes);
+        assert_memory_equal(one.key_slope, all.key_slope + h * Lk * D, key_bytes);
+        assert_memory_equal(one.value_slope, all.value_slope + h * Lk * D, key_bytes);
+    }
+    plain_destroy(&all);
+    plain_destroy(&one);
+}
+
+static void one_of_many_short_heads_has_the_bits_it_has_alone(void **state)
+{
+    (void)state;
+    on_every_level(check_many_heads);
+}
+
 /* Query 100 sees keys 0 to 100, and no other query may notice what becomes of it but by
  * the gradients of these keys. */
 static void check_nan(attn_context *context)
@@ -890,6 +918,7 @@ int main(void)
         cmocka_unit_test(reference_gradients_equal_central_differences),
         cmocka_unit_test(random_problems_equal_the_reference),
         cmocka_unit_test(threads_change_no_bit),
+        cmocka_unit_test(one_of_many_short_heads_has_the_bits_it_has_alone),
         cmocka_unit_test(nan_of_a_query_reaches_only_the_keys_it_sees),
         cmocka_unit_test(nan_of_a_hidden_key_reaches_no_gradient),
         cmocka_unit_test(one_visible_key_gives_gradients_of_exactly_0),

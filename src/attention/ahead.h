@@ -1,0 +1,18 @@
+/* Memory of the backward pass called ahead.  Short sequences lie in pages of their own,
+ * at whose ends what a processor foresees by itself stops: whoever works on one calls the
+ * next one near, into the second-level cache. */
+#ifndef ATTN_ATTENTION_AHEAD_H
+#define ATTN_ATTENTION_AHEAD_H
+
+#include "attention/backward_group.h"
+
+/* Whether that pays: sequences are short, and many. */
+bool attn_backward_calls_ahead(const struct attn_backward *backward);
+
+/* Calls what a unit reads and writes, in parts, so that one comes in while something else
+ * is computed. */
+enum attn_unit_part { ATTN_UNIT_KEYS, ATTN_UNIT_QUERIES, ATTN_UNIT_GRADIENTS };
+void attn_backward_call_ahead(const struct attn_backward *backward, int64_t unit,
+                              enum attn_unit_part part);
+
+#endif
