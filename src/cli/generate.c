@@ -35,6 +35,7 @@ static const char help[] =
     "  --cache TYPE        keys and values kept as fp32 (default), bf16 or int8\n"
     "  --window N          a text without end: the last N tokens are seen,\n"
     "  --sinks N           and the first N (default 4)\n"
+    "  --heavy N           and the N others that were looked at most (default 0)\n"
     "  --threads N         default: all processors; changes no result\n"
     "  --json              one object: text, ids, finished, log_probability, seconds\n"
     "\n"
@@ -45,7 +46,7 @@ enum { MOST_PROMPT_BYTES = 1 << 24, USUAL_TOKENS = 100, USUAL_SINKS = 4 };
 struct arguments {
     const char *model, *prompt;
     const char *tokens, *temperature, *top_k, *top_p, *min_p, *penalty, *seed;
-    const char *cache, *window, *sinks, *threads;
+    const char *cache, *window, *sinks, *heavy, *threads;
     bool json;
 };
 
@@ -347,10 +348,13 @@ static int read_numbers(const struct arguments *arguments, struct job *job)
         {"tokens", arguments->tokens, 1, &job->tokens},
         {"window", arguments->window, 1, &job->run_options.window},
         {"sinks", arguments->sinks, 0, &job->run_options.sinks},
+        {"heavy", arguments->heavy, 0, &job->run_options.heavy},
     };
     int code = read_sampling(arguments, &job->sampling);
     if (code == CLI_DONE && arguments->sinks && !arguments->window)
         code = cli_misused("generate", "--sinks goes with --window");
+    if (code == CLI_DONE && arguments->heavy && !arguments->window)
+        code = cli_misused("generate", "--heavy goes with --window");
     if (arguments->window)
         job->run_options.sinks = USUAL_SINKS;
     for (size_t i = 0; i < sizeof integers / sizeof *integers && code == CLI_DONE; i++)
@@ -395,6 +399,7 @@ int cli_generate(int argc, char **argv)
         {"cache", 0, NULL, &arguments.cache},
         {"window", 0, NULL, &arguments.window},
         {"sinks", 0, NULL, &arguments.sinks},
+        {"heavy", 0, NULL, &arguments.heavy},
         {"threads", 0, NULL, &arguments.threads},
         {"json", 0, &arguments.json, NULL},
         {NULL, 0, NULL, NULL},

@@ -1,18 +1,13 @@
 /* Token by token.  A pass is language_body.c's; this file is its attention, which reads
- * what is kept: in pages; or in plain arrays of each layer, for a text without end, from
- * which the oldest row that is no sink is dropped, and for a model that forgets, as pages
- * have no place for gates. */
+ * what is kept: in pages; or in plain arrays of each layer (language_rows.c), for a text
+ * without end, from which rows are dropped, and for a model that forgets, as pages have
+ * no place for gates. */
 #include "model/language_run.h"
 #include "base/context.h"
 #include "model/language_body.h"
+#include "model/language_rows.h"
 #include <stdlib.h>
 #include <string.h>
-
-/* Keys, not yet turned, and values of one layer, [capacity][key width]; of a model that
- * forgets also its gates, [capacity][heads]. */
-struct window_rows {
-    float *key, *value, *log_forget;
-};
 
 struct attn_language_run {
     const attn_language *language;
@@ -24,7 +19,7 @@ struct attn_language_run {
     attn_cache *cache; /* a sequence for each layer */
     int64_t *sequences;
 
-    struct window_rows *window; /* [layers] */
+    attn_language_rows *window; /* [layers] */
     int64_t rows;               /* kept, of each layer */
 
     float *state, *memory; /* of the LSTM, [layers][width] */
@@ -139,8 +134,8 @@ static attn_tensor *attend_window(const attn_language_reading *reading, int64_t 
                                   attn_tensor *query, const attn_memory *added)
 {
     const attn_language_run *const run = reading->user;
-    const struct window_rows *const window = &run->window[layer];
-    const attn_heads heads = attn_language_heads(run->language, layer);
+    attn_language_rows *const window = &run->window[layer];
+    attn_heads heads = attn_language_heads(run->language, layer);
     const int64_t rows = run->rows + query->extent[0], width = added->key->extent[1];
     const int64_t starts[] = {0, rows};
     keep_rows(run, window->key, added->key);
@@ -160,28 +155,22 @@ static attn_tensor *attend_window(const attn_language_reading *reading, int64_t 
         memory.log_forget = over_rows(run, window->log_forget, rows, heads.heads);
     }
     query = attn_language_turn(reading, query, reading->positions, heads.heads);
-    return attn_heads_forward(&heads, reading->pass, query, reading->packing, &memory);
+    if (window->received)
+        heads.received =
+            attn_tape_allocate(run->tape, (size_t)(heads.heads * rows) * sizeof(float));
+    attn_tensor *const y =
+        attn_heads_forward(&heads, reading->pass, query, reading->packing, &memory);
+    if (y && heads.received)
+        attn_language_rows_receive(window, heads.received, run->rows, rows - run->rows);
+    return y;
 }
 
-/* The row after the sinks goes. */
-static void drop_row(const attn_language_run *run, float *rows, int64_t width)
+/* Room for one more row of each layer, which will be the last of the window. */
+static void drop_row(attn_language_run *run)
 {
-    float *const dropped = rows + run->options.sinks * width;
-    memmove(dropped, dropped + width,
-            (size_t)((run->rows - run->options.sinks - 1) * width) * sizeof *rows);
-}
-
-/* Room for one more row of each layer. */
-static void drop_oldest(attn_language_run *run)
-{
-    const attn_language_config *const config = &run->language->config;
-    for (int64_t layer = 0; layer < config->layers; layer++) {
-        const struct window_rows *const window = &run->window[layer];
-        drop_row(run, window->key, key_width(config));
-        drop_row(run, window->value, key_width(config));
-        if (window->log_forget)
-            drop_row(run, window->log_forget, config->heads);
-    }
+    for (int64_t layer = 0; layer < run->language->config.layers; layer++)
+        attn_language_rows_drop(&run->window[layer], run->rows, run->options.sinks,
+                                run->options.heavy + 1);
     run->rows--;
 }
 
@@ -296,7 +285,7 @@ attn_status attn_language_run_read(attn_language_run *run, const int32_t *ids,
         together = 1;
     for (; count > 0; ids += together, count -= together, together = 1) {
         if (run->rows == run->capacity)
-            drop_oldest(run);
+            drop_row(run);
         ATTN_TRY(read_together(run, ids, together, logits, error));
     }
     return ATTN_OK;
@@ -312,9 +301,12 @@ size_t attn_language_run_bytes(const attn_language_run *run)
     const attn_language_config *const config = &run->language->config;
     if (run->cache)
         return attn_cache_bytes(run->cache);
-    if (run->window)
-        return (size_t)(2 * config->layers * run->capacity * key_width(config)) *
-               sizeof(float);
+    if (run->window) {
+        const int64_t row = 2 * key_width(config) +
+                            (config->forgets ? config->heads : 0) +
+                            (run->options.heavy > 0 ? config->key_heads : 0);
+        return (size_t)(config->layers * run->capacity * row) * sizeof(float);
+    }
     return (size_t)(2 * config->layers * config->width) * sizeof(float);
 }
 
@@ -324,7 +316,8 @@ static attn_status check_options(const attn_language_config *config,
                                  const attn_language_run_options *options,
                                  attn_error *error)
 {
-    const bool has_window = options->window != 0 || options->sinks != 0;
+    const bool has_window =
+        options->window != 0 || options->sinks != 0 || options->heavy != 0;
     if (options->capacity < 0 || options->capacity > config->max_positions)
         return attn_error_set(error, ATTN_EINVAL,
                               "language run: a text of %lld tokens, expected at most the "
@@ -345,14 +338,17 @@ static attn_status check_options(const attn_language_config *config,
         return attn_error_set(error, ATTN_EINVAL,
                               "language run: a window with a cache of less than fp32, "
                               "expected fp32, as keys are turned anew");
-    if (options->window < 1 || options->sinks < 0 ||
-        options->window > config->max_positions - options->sinks)
+    const int64_t most = config->max_positions;
+    if (options->window < 1 || options->sinks < 0 || options->heavy < 0 ||
+        options->window > most || options->sinks > most - options->window ||
+        options->heavy > most - options->window - options->sinks)
         return attn_error_set(
             error, ATTN_EINVAL,
-            "language run: a window of %lld tokens and %lld sinks, expected at "
-            "least one token and together at most the model's %lld positions",
+            "language run: a window of %lld tokens and %lld sinks, and %lld heavy "
+            "hitters, expected at least one token and together at most the model's %lld "
+            "positions",
             (long long)options->window, (long long)options->sinks,
-            (long long)config->max_positions);
+            (long long)options->heavy, (long long)most);
     return ATTN_OK;
 }
 
@@ -381,19 +377,13 @@ static attn_status open_pages(attn_language_run *run)
 static attn_status open_window(attn_language_run *run)
 {
     const attn_language_config *const config = &run->language->config;
-    const size_t bytes = (size_t)(run->capacity * key_width(config)) * sizeof(float);
     run->window = calloc((size_t)config->layers, sizeof *run->window);
-    for (int64_t i = 0; run->window && i < config->layers; i++) {
-        struct window_rows *const window = &run->window[i];
-        window->key = malloc(bytes);
-        window->value = malloc(bytes);
-        if (config->forgets)
-            window->log_forget = malloc((size_t)(run->capacity * config->heads) *
-                                        sizeof *window->log_forget);
-        if (!window->key || !window->value || (config->forgets && !window->log_forget))
-            return ATTN_ENOMEM;
-    }
-    return run->window ? ATTN_OK : ATTN_ENOMEM;
+    if (!run->window)
+        return ATTN_ENOMEM;
+    for (int64_t i = 0; i < config->layers; i++)
+        ATTN_TRY(attn_language_rows_create(&run->window[i], config, run->capacity,
+                                           run->options.heavy > 0));
+    return ATTN_OK;
 }
 
 static attn_status open_states(attn_language_run *run)
@@ -420,7 +410,8 @@ attn_status attn_language_run_create(attn_language_run **run,
         return attn_error_set(error, ATTN_ENOMEM, "language run: no memory");
     *created =
         (attn_language_run){.language = language, .tape = tape, .options = *options};
-    created->capacity = options->window > 0     ? options->window + options->sinks
+    created->capacity = options->window > 0
+                            ? options->window + options->sinks + options->heavy
                         : options->capacity > 0 ? options->capacity
                                                 : config->max_positions;
     const attn_status status = config->body == ATTN_LANGUAGE_LSTM ? open_states(created)
@@ -446,11 +437,8 @@ void attn_language_run_destroy(attn_language_run *run)
         return;
     attn_cache_destroy(run->cache);
     free(run->sequences);
-    for (int64_t i = 0; run->window && i < run->language->config.layers; i++) {
-        free(run->window[i].key);
-        free(run->window[i].value);
-        free(run->window[i].log_forget);
-    }
+    for (int64_t i = 0; run->window && i < run->language->config.layers; i++)
+        attn_language_rows_free(&run->window[i]);
     free(run->window);
     free(run->state);
     free(run->memory);

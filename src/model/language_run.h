@@ -16,15 +16,19 @@ typedef struct attn_language_run_options {
     /* A text without end (Xiao et al. 2023, section 3.2): of the tokens read, the first
      * `sinks` and the last `window`, the one that reads included, are seen, and no other.
      * Positions are those in the cache: keys are kept as they were before they were
-     * turned, and turned anew at each step.  In fp32 only.  window 0: all are seen. */
-    int64_t window, sinks;
+     * turned, and turned anew at each step.  In fp32 only.  window 0: all are seen.
+     *
+     * `heavy` more tokens are seen beside those, the heavy hitters: whenever one has to
+     * go, it is that which received least weight from all queries so far, the oldest on a
+     * tie (Zhang et al. 2023, section 4).  Each layer and key head keeps its own. */
+    int64_t window, sinks, heavy;
 } attn_language_run_options;
 
 /** language and tape outlive it; between its calls the tape is free for other uses.
  * @param options  NULL: all {0}, which is fp32, all positions.
- * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a capacity above the positions; a window
- *         and sinks that together are; a window with another cache than fp32, or of an
- *         LSTM. */
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a capacity above the positions; a window,
+ *         sinks and heavy that together are; a window with another cache than fp32, or of
+ * an LSTM. */
 ATTN_CHECKED attn_status attn_language_run_create(
     attn_language_run **run, const attn_language *language, attn_tape *tape,
     const attn_language_run_options *options, attn_error *error);

@@ -89,6 +89,8 @@ typedef struct attn_heads {
     attn_keep blocks;      /* data NULL, or a block-sparse layout of block_size, as in
                             * attn_options; read again by backward */
     int64_t block_size;
+    float *received; /* out: the weight that each key received, [heads][tokens of keys];
+                      * NULL: not wanted */
 } attn_heads;
 
 attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,

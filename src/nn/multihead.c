@@ -123,6 +123,7 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
         .Hk = heads->key_heads,
         .additive = heads->additive,
         .log_forget = memory->log_forget,
+        .statistics.received = heads->received,
     };
     attn_options_init(&attention.options, &head);
     if (heads->additive || heads->unscaled)

@@ -184,6 +184,125 @@ static void a_window_longer_than_the_text_changes_nothing(void **state)
     attn_language_destroy(language);
 }
 
+/* ---- Heavy hitters --------------------------------------------------------------- */
+
+/* The weight that keys received from the queries of some heads. */
+struct received {
+    int64_t first_query, first_head, heads;
+    double of_key[MOST];
+};
+
+static attn_status receive(void *user, const attn_observation *o)
+{
+    struct received *const received = user;
+    for (int64_t h = received->first_head; h < received->first_head + received->heads;
+         h++)
+        for (int64_t query = received->first_query; query < o->shape->Lq; query++) {
+            float weights[MOST];
+            const attn_rectangle row = {
+                .h = h, .first_query = query, .queries = 1, .keys = o->shape->Lk};
+            ATTN_TRY(attn_weights(o->context, o->shape, o->tensors, o->options, &row,
+                                  weights, MOST));
+            for (int64_t key = 0; key < o->shape->Lk; key++)
+                received->of_key[key] += (double)weights[key];
+        }
+    return ATTN_OK;
+}
+
+/* Nothing of the other key heads' queries reaches the output. */
+static void mute_others(attn_language *language, const struct received *heard)
+{
+    const attn_language_config *const config = attn_language_config_of(language);
+    attn_parameters *const parameters = attn_language_parameters(language);
+    const attn_parameter *const out =
+        attn_parameters_find(parameters, "model.layers.0.self_attn.o_proj.weight");
+    const int64_t width = config->width / config->heads;
+    for (int64_t i = 0; i < config->width * config->width; i++) {
+        const int64_t head = i % config->width / width - heard->first_head;
+        if (head < 0 || head >= heard->heads)
+            parameters->values[out->offset + (size_t)i] = 0.0f;
+    }
+}
+
+static const float *observed_logits(attn_language *language, attn_tape *tape,
+                                    const int32_t *ids, int64_t count,
+                                    struct received *received)
+{
+    const attn_observer observer = {received, receive};
+    const attn_pass pass = {.tape = tape,
+                            .parameters = attn_language_parameters(language),
+                            .observer = &observer};
+    attn_tape_begin(tape, false, 0);
+    const attn_tensor *const logits = attn_language_logits(
+        language, &pass, ids, (attn_packing){1, (const int64_t[]){0, count}});
+    if (!logits)
+        fail_msg("%s", attn_context_message(attn_tape_context(tape)));
+    return logits->data + (count - 1) * VOCABULARY;
+}
+
+/* Drops of the rows that may go that which received least. */
+static void drop_least(int32_t *left, double *received, int64_t rows, int64_t sinks,
+                       int64_t heavy)
+{
+    int64_t least = sinks;
+    for (int64_t row = sinks + 1; row <= sinks + heavy; row++)
+        if (received[row] < received[least])
+            least = row;
+    const size_t after = (size_t)(rows - least - 1);
+    memmove(left + least, left + least + 1, after * sizeof *left);
+    memmove(received + least, received + least + 1, after * sizeof *received);
+    received[rows - 1] = 0.0;
+}
+
+/* With one layer and one key head that is heard, what is left is a text, at positions in
+ * the cache. */
+static void check_heavy(const attn_language_run_options *options, int64_t key_head,
+                        int64_t first)
+{
+    attn_language_config config = small_language_config();
+    const int64_t capacity = options->window + options->sinks + options->heavy;
+    config.layers = 1;
+    config.max_positions = capacity;
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape(), *const whole = small_tape();
+    struct received received = {.first_head = 2 * key_head, .heads = 2};
+    mute_others(language, &received);
+    attn_language_run *const run = run_over(language, tape, options);
+    int32_t ids[MOST], left[MOST];
+    small_language_ids(ids, MOST, VOCABULARY);
+    int64_t rows = 0, young = 0;
+    for (int64_t at = 0; at < MOST;) {
+        const int64_t count = at == 0 ? first : 1;
+        if (rows == capacity)
+            drop_least(left, received.of_key, rows--, options->sinks, options->heavy);
+        memcpy(left + rows, ids + at, (size_t)count * sizeof *ids);
+        const float *const logits = read_ids(run, ids + at, count);
+        received.first_query = rows;
+        rows += count, at += count;
+        const float *const expected =
+            observed_logits(language, whole, left, rows, &received);
+        expect_close(logits, expected, 2e-5, "heavy hitters", at);
+        for (int64_t row = 0; row < rows - options->window; row++)
+            young += left[row] != ids[at - rows + row];
+    }
+    assert_true(options->heavy == 0 || young > 0); /* it is not the window alone */
+    attn_language_run_destroy(run);
+    small_tape_destroy(tape), small_tape_destroy(whole);
+    attn_language_destroy(language);
+}
+
+static void what_was_looked_at_most_stays_beside_the_window(void **state)
+{
+    (void)state;
+    for (int64_t key_head = 0; key_head < 2; key_head++) {
+        check_heavy(&(attn_language_run_options){.window = 4, .heavy = 5}, key_head, 1);
+        check_heavy(&(attn_language_run_options){.window = 3, .sinks = 1, .heavy = 4},
+                    key_head, 8);
+        check_heavy(&(attn_language_run_options){.window = 1, .sinks = 2, .heavy = 6},
+                    key_head, 5);
+    }
+}
+
 /* ---- Refusals -------------------------------------------------------------------- */
 
 static void check_too_long(bool forgets)
@@ -243,6 +362,10 @@ static void options_that_do_not_fit_are_named(void **state)
     refuses(&llama, &(attn_language_run_options){.window = 299, .sinks = 2},
             "window of 299 tokens and 2 sinks");
     refuses(&llama, &(attn_language_run_options){.sinks = 2}, "window of 0 tokens");
+    refuses(&llama, &(attn_language_run_options){.heavy = 2}, "window of 0 tokens");
+    refuses(&llama, &(attn_language_run_options){.window = 9, .heavy = 292},
+            "0 sinks, and 292 heavy hitters");
+    refuses(&llama, &(attn_language_run_options){.window = 9, .heavy = -1}, "-1 heavy");
     refuses(&llama, &(attn_language_run_options){.window = 9, .cache = ATTN_CACHE_BF16},
             "expected fp32");
     forgetting.forgets = true;
@@ -279,6 +402,7 @@ int main(void)
         cmocka_unit_test(fewer_bits_take_less_memory),
         cmocka_unit_test(a_window_with_sinks_reads_what_is_left_as_a_text),
         cmocka_unit_test(a_window_longer_than_the_text_changes_nothing),
+        cmocka_unit_test(what_was_looked_at_most_stays_beside_the_window),
         cmocka_unit_test(a_text_longer_than_the_positions_is_refused_with_both_numbers),
         cmocka_unit_test(options_that_do_not_fit_are_named),
         cmocka_unit_test(an_id_outside_the_vocabulary_is_named),
