@@ -968,6 +968,10 @@ static void what_a_cache_cannot_do_is_refused_by_name(void **state)
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &good), ATTN_EINVAL,
                    "attn_decode: shape.H is -1");
     batch.H = 2;
+    batch.count = (int64_t)INT32_MAX + 1;
+    assert_refused(c, attn_decode(c, cache, &batch, &tensors, &good), ATTN_EINVAL,
+                   "attn_decode: batch.count is 2147483648, expected 0 to 2147483647");
+    batch.count = 1;
     check(c, attn_cache_close(c, cache, sequence));
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &good), ATTN_EINVAL,
                    "is not open");

@@ -261,6 +261,48 @@ static void the_largest_weights_are_those_that_sorting_finds(void **state)
     on_every_level(check_tops);
 }
 
+/* One key for all, so that every score ties, and a window around number 2^31, where a
+ * split of decoding ends: no sign of 32 bits may put a later key first. */
+static void check_far_ties(attn_context *context)
+{
+    static const float one = 1.0f;
+    const int64_t far = (int64_t)1 << 31, first = far - 2;
+    for (int64_t rows = 1; rows <= 2; rows++) {
+        enum { TIES = 4 };
+        float output[2], top_weight[2 * TIES];
+        int64_t top_key[2 * TIES], largest_key[2];
+        const attn_shape shape = {1, 1, 1, rows, far + 1000, 1, 1};
+        const attn_tensors tensors = {.query = {&one, {0}},
+                                      .key = {&one, {0}},
+                                      .value = {&one, {0}},
+                                      .output = attn_output_dense(output, 1, rows, 1),
+                                      .statistics = {.top = TIES,
+                                                     .top_weight = top_weight,
+                                                     .top_key = top_key,
+                                                     .largest_key = largest_key}};
+        attn_options options;
+        attn_options_init(&options, &shape);
+        options.alignment = ATTN_ALIGN_OFFSET;
+        options.query_offset = first + 4;
+        options.causal = true;
+        options.window_left = 4; /* five keys, of which the last is left out */
+        if (attn_forward(context, &shape, &tensors, &options) != ATTN_OK)
+            fail_msg("%s", attn_context_message(context));
+        for (int64_t i = 0; i < rows; i++) {
+            assert_true(output[i] == 1.0f);
+            assert_true(largest_key[i] == first + i);
+            for (int64_t n = 0; n < TIES; n++)
+                assert_true(top_key[i * TIES + n] == first + i + n);
+        }
+    }
+}
+
+static void ties_of_keys_beyond_two_to_the_31_go_to_the_lowest(void **state)
+{
+    (void)state;
+    on_every_level(check_far_ties);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +310,7 @@ int main(void)
         cmocka_unit_test(every_statistic_of_a_row_worked_by_hand),
         cmocka_unit_test(a_tie_goes_to_the_lowest_key),
         cmocka_unit_test(the_largest_weights_are_those_that_sorting_finds),
+        cmocka_unit_test(ties_of_keys_beyond_two_to_the_31_go_to_the_lowest),
         cmocka_unit_test(long_rows_are_within_the_stated_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
