@@ -1,5 +1,5 @@
-/* The Transformer's decoder one token at a time, for many beams of many sentences at once,
- * with the keys and values of what was written kept. */
+/* The Transformer's decoder one token at a time, for many beams of many sentences at
+ * once, with the keys and values of what was written kept. */
 #ifndef ATTN_MODEL_DECODING_H
 #define ATTN_MODEL_DECODING_H
 
