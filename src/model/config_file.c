@@ -148,8 +148,13 @@ static const struct {
     attn_activation activation;
 } ACTIVATIONS[] = {
     /* The first of each is what is written. */
-    {"relu", ATTN_RELU}, {"gelu", ATTN_GELU},  {"silu", ATTN_SILU},
-    {"tanh", ATTN_TANH}, {"swish", ATTN_SILU},
+    {"relu", ATTN_RELU},
+    {"gelu", ATTN_GELU},
+    {"silu", ATTN_SILU},
+    {"tanh", ATTN_TANH},
+    {"swish", ATTN_SILU},
+    {"gelu_new", ATTN_GELU_TANH},
+    {"gelu_pytorch_tanh", ATTN_GELU_TANH},
 };
 enum { ACTIVATION_COUNT = sizeof ACTIVATIONS / sizeof ACTIVATIONS[0] };
 
@@ -166,7 +171,8 @@ attn_status attn_config_file_activation(const attn_config_file *file, const char
             return ATTN_OK;
         }
     return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                          "%s: %s is \"%.40s\", expected relu, gelu, silu, swish or tanh",
+                          "%s: %s is \"%.40s\", expected relu, gelu, gelu_new, "
+                          "gelu_pytorch_tanh, silu, swish or tanh",
                           file->path, key, name);
 }
 

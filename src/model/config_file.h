@@ -50,7 +50,8 @@ ATTN_CHECKED attn_status attn_config_file_expect_flag(const attn_config_file *fi
                                                       const char *key, bool fallback,
                                                       bool expected);
 
-/* relu, gelu, silu, swish or tanh; another is ATTN_EUNSUPPORTED. */
+/* relu, gelu, gelu_new, gelu_pytorch_tanh, silu, swish or tanh; another is
+ * ATTN_EUNSUPPORTED. */
 ATTN_CHECKED attn_status attn_config_file_activation(const attn_config_file *file,
                                                      const char *key,
                                                      const char *fallback,

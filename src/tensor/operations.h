@@ -16,8 +16,10 @@ attn_tensor *attn_add(attn_tape *tape, attn_tensor *a, attn_tensor *b);
 
 typedef enum attn_activation {
     ATTN_RELU,
-    ATTN_GELU, /* x·Φ(x), by erf */
-    ATTN_SILU, /* x·sigmoid(x), "swish" in Marian's configuration */
+    ATTN_GELU,      /* x·Φ(x), by erf */
+    ATTN_GELU_TANH, /* Φ(x) approximated by (1 + tanh(√(2/π)(x + 0.044715·x³)))/2
+                     * (Hendrycks and Gimpel 2016): GPT-2's "gelu_new" */
+    ATTN_SILU,      /* x·sigmoid(x), "swish" in Marian's configuration */
     ATTN_TANH
 } attn_activation;
 

@@ -85,6 +85,20 @@ static void drop_backward(float *dx, const float *dy, size_t n,
     drop_rows(dx, dy, add ? dx : NULL, n, drop);
 }
 
+/* σ(2√(2/π)(x + 0.044715·x³)), which is what approximates Φ(x), and its slope.  Beyond
+ * ±10 it is 0 or 1, and a cube could overflow. */
+INLINE vf normal_by_tanh(vf x, vf *slope)
+{
+    const vf c = vf_max(vf_set1(-10.0f), vf_min(vf_set1(10.0f), x));
+    const vf square = c * c, one = vf_set1(1.0f);
+    const vf two_u =
+        c * vf_fma(square, vf_set1(0.0713548162726f), vf_set1(1.5957691216f));
+    const vf s = logistic(two_u);
+    *slope =
+        s * (one - s) * vf_fma(square, vf_set1(0.214064448818f), vf_set1(1.5957691216f));
+    return s;
+}
+
 INLINE vf activate_vector(vf x, attn_activation activation)
 {
     vf density;
@@ -93,6 +107,8 @@ INLINE vf activate_vector(vf x, attn_activation activation)
         return vf_max(vf_set1(0.0f), x);
     case ATTN_GELU:
         return x * normal_distribution(x, &density);
+    case ATTN_GELU_TANH:
+        return x * normal_by_tanh(x, &density);
     case ATTN_SILU:
         return x * logistic(x);
     case ATTN_TANH:
@@ -110,6 +126,10 @@ INLINE vf activation_slope(vf x, attn_activation activation)
         return vf_keep(x > vf_set1(0.0f), one);
     case ATTN_GELU: {
         const vf normal = normal_distribution(x, &density);
+        return vf_fma(x, density, normal);
+    }
+    case ATTN_GELU_TANH: {
+        const vf normal = normal_by_tanh(x, &density);
         return vf_fma(x, density, normal);
     }
     case ATTN_SILU: {
@@ -175,6 +195,9 @@ INLINE void activate_any(float *out, const float *x, size_t n, attn_activation a
     case ATTN_GELU:
         activate_loop(out, x, n, ATTN_GELU, drop, drops, first);
         break;
+    case ATTN_GELU_TANH:
+        activate_loop(out, x, n, ATTN_GELU_TANH, drop, drops, first);
+        break;
     case ATTN_SILU:
         activate_loop(out, x, n, ATTN_SILU, drop, drops, first);
         break;
@@ -204,6 +227,9 @@ INLINE void activate_backward_any(float *dx, const float *dy, const float *x, si
         break;
     case ATTN_GELU:
         activate_backward_loop(dx, dy, x, n, ATTN_GELU, drop, drops, add);
+        break;
+    case ATTN_GELU_TANH:
+        activate_backward_loop(dx, dy, x, n, ATTN_GELU_TANH, drop, drops, add);
         break;
     case ATTN_SILU:
         activate_backward_loop(dx, dy, x, n, ATTN_SILU, drop, drops, add);

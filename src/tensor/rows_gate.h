@@ -23,6 +23,9 @@ static void gate_rows(float *out, const float *gate, const float *up, size_t n,
     case ATTN_GELU:
         gate_loop(out, gate, up, n, ATTN_GELU);
         break;
+    case ATTN_GELU_TANH:
+        gate_loop(out, gate, up, n, ATTN_GELU_TANH);
+        break;
     case ATTN_SILU:
         gate_loop(out, gate, up, n, ATTN_SILU);
         break;
@@ -59,6 +62,9 @@ static void gate_rows_backward(float *dgate, float *dy, const float *gate,
         break;
     case ATTN_GELU:
         gate_backward_loop(dgate, dy, gate, up, n, ATTN_GELU, add);
+        break;
+    case ATTN_GELU_TANH:
+        gate_backward_loop(dgate, dy, gate, up, n, ATTN_GELU_TANH, add);
         break;
     case ATTN_SILU:
         gate_backward_loop(dgate, dy, gate, up, n, ATTN_SILU, add);

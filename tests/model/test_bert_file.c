@@ -324,7 +324,7 @@ static void configurations_of_other_models_are_refused_by_name(void **state)
         {"position_embedding_type", "\"relative_key\"", ATTN_EUNSUPPORTED,
          "position_embedding_type is \"relative_key\", expected \"absolute\""},
         {"is_decoder", "true", ATTN_EUNSUPPORTED, "is_decoder is true"},
-        {"hidden_act", "\"gelu_new\"", ATTN_EUNSUPPORTED, "hidden_act is \"gelu_new\""},
+        {"hidden_act", "\"mish\"", ATTN_EUNSUPPORTED, "hidden_act is \"mish\""},
         {"hidden_size", "25", ATTN_EFORMAT,
          "config.json: bert: width 25 is not a multiple of 4 heads"},
         {"hidden_size", "\"24\"", ATTN_EFORMAT, "hidden_size is a text"},
@@ -349,6 +349,24 @@ static void configurations_of_other_models_are_refused_by_name(void **state)
     folder_remove(fixture->folder);
     folder_make(fixture->folder, sizeof fixture->folder);
     load_fails(fixture->folder, ATTN_EIO, "config.json");
+}
+
+static void both_kinds_of_gelu_are_read(void **state)
+{
+    struct fixture *const fixture = *state;
+    static const struct {
+        const char *name;
+        attn_activation activation;
+    } kinds[] = {{"\"gelu\"", ATTN_GELU},
+                 {"\"gelu_new\"", ATTN_GELU_TANH},
+                 {"\"gelu_pytorch_tanh\"", ATTN_GELU_TANH}};
+    for (size_t i = 0; i < 3; i++) {
+        save(fixture->berts[1], fixture->folder, ATTN_DTYPE_F32);
+        small_config_change(fixture->folder, "hidden_act", kinds[i].name);
+        attn_bert *const bert = load(fixture->folder);
+        assert_int_equal(attn_bert_config_of(bert)->activation, kinds[i].activation);
+        attn_bert_destroy(bert);
+    }
 }
 
 /* ---- Starting from another ------------------------------------------------------- */
@@ -570,6 +588,7 @@ int main(int argc, char **argv)
         TEST(tensors_that_do_not_fit_are_named),
         TEST(position_numbers_of_older_files_are_passed_over),
         TEST(configurations_of_other_models_are_refused_by_name),
+        TEST(both_kinds_of_gelu_are_read),
         TEST(an_encoder_is_taken_over_and_the_head_is_not),
         TEST(a_pooler_is_taken_over_where_there_is_one),
         TEST(an_encoder_of_another_size_is_named_and_changes_nothing),

@@ -52,6 +52,9 @@ static double activation_value(attn_activation activation, double x)
         return x > 0.0 ? x : 0.0;
     case ATTN_GELU:
         return x * 0.5 * erfc(-x / sqrt(2.0));
+    case ATTN_GELU_TANH:
+        return 0.5 * x *
+               (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * (x + 0.044715 * x * x * x)));
     case ATTN_SILU:
         return x / (1.0 + exp(-x));
     case ATTN_TANH:
@@ -67,7 +70,7 @@ static void activations_are_the_functions_they_are_named_after(void **state)
     float *const x = malloc(N * sizeof *x);
     for (size_t i = 0; i < N; i++)
         x[i] = ((float)i - 2000.0f) / 100.0f;
-    x[0] = -200.0f, x[N - 1] = 200.0f, x[1] = 1e-30f;
+    x[0] = -200.0f, x[N - 1] = 200.0f, x[1] = 1e-30f, x[2] = 1e20f;
     EACH_TAPE(tape)
     {
         for (int activation = ATTN_RELU; activation <= ATTN_TANH; activation++) {
