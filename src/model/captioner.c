@@ -182,8 +182,11 @@ static attn_tensor *features_of(const attn_captioner *captioner, const attn_pass
     packing->starts = starts;
     if (!starts)
         return NULL;
-    return attn_add_positions(pass, x, *packing,
-                              attn_pass_parameter(pass, captioner->places), 0);
+    return attn_dropout(pass->tape,
+                        attn_add_positions(pass, x, *packing,
+                                           attn_pass_parameter(pass, captioner->places),
+                                           0),
+                        config->decoder.dropout);
 }
 
 /* What the decoder reads of pictures. */

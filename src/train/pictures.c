@@ -9,8 +9,9 @@
 
 enum { DIGITS = 10 };
 
-/* Sizes of a digit's square, in parts of its cell. */
-static const double SMALLEST = 0.55, LARGEST = 0.95;
+/* Sizes of a digit's square, in parts of its cell; and how far it leans, columns a row.
+ */
+static const double SMALLEST = 0.55, LARGEST = 0.95, MOST_SLANT = 0.3;
 
 /* ---- Digits ---------------------------------------------------------------------- */
 
@@ -110,11 +111,15 @@ static void draw(uint8_t *cell, int64_t stride, const uint8_t *image, int64_t si
     const double top = (ATTN_CELL_SIDE - size) * throw_dice(d);
     const double left = (ATTN_CELL_SIDE - size) * throw_dice(d);
     const double step = (double)side / size;
+    const double slant = MOST_SLANT * (2.0 * throw_dice(d) - 1.0);
+    const double middle = ((double)side - 1.0) / 2.0;
     for (int64_t row = 0; row < ATTN_CELL_SIDE; row++)
-        for (int64_t column = 0; column < ATTN_CELL_SIDE; column++)
+        for (int64_t column = 0; column < ATTN_CELL_SIDE; column++) {
+            const double y = ((double)row + 0.5 - top) * step - 0.5;
+            const double x = ((double)column + 0.5 - left) * step - 0.5;
             cell[row * stride + column] =
-                (uint8_t)lrint(ink_at(image, side, ((double)row + 0.5 - top) * step - 0.5,
-                                      ((double)column + 0.5 - left) * step - 0.5));
+                (uint8_t)lrint(ink_at(image, side, y, x + slant * (y - middle)));
+        }
 }
 
 void attn_compose(const attn_digits *digits, const attn_composition *composition,

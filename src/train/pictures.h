@@ -1,6 +1,6 @@
 /* Pictures to be described, composed of handwritten digits: a grid of cells, each empty
- * or with one digit of random size and place, and what is in the cells in words, row by
- * row:
+ * or with one digit of random size, place and slant, and what is in the cells in words,
+ * row by row:
  *
  *     three nothing one over seven seven two
  *
