@@ -29,6 +29,9 @@ static attn_status name_labels(char *labels, size_t size, const char *images,
                               images);
     snprintf(labels, size, "%.*slabels%s", (int)(found - images), images,
              found + sizeof WORD - 1);
+    char *const rank = strstr(labels + (found - images), "idx3");
+    if (rank)
+        rank[3] = '1'; /* MNIST's own names have the rank in them */
     return ATTN_OK;
 }
 

@@ -20,7 +20,8 @@ typedef struct attn_digits {
     attn_idx labels; /* [count], 0 to 9 */
 } attn_digits;
 
-/** labels lie beside images: where its name says "images", theirs says "labels".
+/** labels lie beside images: where its name says "images", theirs says "labels" (and
+ * "idx1" for "idx3", as MNIST's files are called).
  * @return ATTN_OK, ATTN_ENOMEM, ATTN_EIO, or ATTN_EFORMAT: no idx file, as many labels as
  *         images, square images of at most ATTN_CELL_SIDE points, labels to 9. */
 ATTN_CHECKED attn_status attn_digits_load(attn_digits *digits, const char *images,

@@ -126,6 +126,20 @@ static void the_caption_reads_row_by_row(void **state)
     assert_string_equal(caption, "three nothing one over seven seven two");
 }
 
+static void files_of_mnist_are_found_by_their_names(void **state)
+{
+    (void)state;
+    attn_digits found;
+    assert_int_equal(
+        rename(in_folder("t.images.idx"), in_folder("train-images-idx3-ubyte")), 0);
+    assert_int_equal(
+        rename(in_folder("t.labels.idx"), in_folder("train-labels-idx1-ubyte")), 0);
+    assert_int_equal(
+        attn_digits_load(&found, in_folder("train-images-idx3-ubyte"), &error), ATTN_OK);
+    attn_digits_free(&found);
+    write_digits();
+}
+
 static void labels_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -147,6 +161,7 @@ int main(void)
         cmocka_unit_test(each_cell_shows_its_digit_or_nothing),
         cmocka_unit_test(a_picture_is_a_function_of_its_number),
         cmocka_unit_test(the_caption_reads_row_by_row),
+        cmocka_unit_test(files_of_mnist_are_found_by_their_names),
         cmocka_unit_test(labels_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, prepare, end);
