@@ -353,6 +353,8 @@ attn_status attn_recipe_parse(attn_recipe *recipe, const attn_task_kind *const *
     if (status == ATTN_OK)
         status = keep_identity(&reader, root);
     json_decref(root);
+    if (status != ATTN_OK)
+        attn_recipe_free(recipe);
     return status;
 }
 
