@@ -98,6 +98,7 @@ static attn_status make_record(const arguments *a, attn_record **record,
     if (a->beam != NULL)
         request.beams = atoi(a->beam);
     if (ends_with(a->text, ".png")) {
+        request.is_picture = true;
         request.text = a->text;
         request.model = a->model != NULL ? a->model : "captioner";
         request.translation = a->translation;
@@ -188,8 +189,8 @@ static attn_status choose(const arguments *a, const attn_record *record,
 {
     int64_t others = 0;
     if (a->at == NULL) {
-        if (options->layer >= 0 && options->part < 0)
-            options->part = ATTN_PART_ENCODER;
+        if (options->layer >= 0 && options->part < 0 && record->part_count > 0)
+            options->part = (int)record->parts[0].part;
         return ATTN_OK;
     }
     const attn_status status = look_find_word(record, a->at, options, &others, error);

@@ -110,8 +110,10 @@ static int kinds_with_words(const attn_record *record, int wanted, attn_part kin
     for (int i = 0; wanted < 0 && i < 2; i++)
         if (attn_record_find_part(record, ORDER[i]))
             kinds[count++] = ORDER[i];
-    if (count == 0)
-        kinds[count++] = wanted < 0 ? ATTN_PART_DECODER : (attn_part)wanted;
+    if (wanted >= 0)
+        kinds[count++] = (attn_part)wanted;
+    else if (count == 0 && record->part_count > 0)
+        kinds[count++] = record->parts[0].part; /* its only one */
     return count;
 }
 

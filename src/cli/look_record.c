@@ -110,8 +110,8 @@ static bool is_one_of(const char *type, const char *const *types)
 attn_status look_make_record(const look_request *request, attn_record **record,
                              attn_error *error)
 {
-    static const char *const texts[] = {"attn-reader", "bert", "llama", "lstm-language",
-                                        NULL};
+    static const char *const texts[] = {"attn-reader",   "bert",          "llama",
+                                        "llama-variant", "lstm-language", NULL};
     static const char *const pictures[] = {"attn-captioner", NULL};
     char folder[4096], type[64];
     attn_context *context = NULL;
@@ -126,9 +126,13 @@ attn_status look_make_record(const look_request *request, attn_record **record,
     if (status != ATTN_OK)
         return attn_error_set(error, status, "no attention on this machine: %s",
                               attn_status_name(status));
-    const bool translates = !is_one_of(type, texts) && !is_one_of(type, pictures);
     const char *const name = base_name(folder);
-    if (is_one_of(type, texts) && (request->translation || request->beams > 0))
+    if (request->is_picture && !is_one_of(type, pictures))
+        status = attn_error_set(error, ATTN_EINVAL,
+                                "%.200s is a picture; %.60s reads text: expected a "
+                                "captioner as --model",
+                                request->text, name);
+    else if (is_one_of(type, texts) && (request->translation || request->beams > 0))
         status = attn_error_set(error, ATTN_EINVAL,
                                 "%.60s reads a text and writes none: expected no "
                                 "--translation and no --beam",
@@ -138,7 +142,7 @@ attn_status look_make_record(const look_request *request, attn_record **record,
             look_read_text_model(request, folder, name, type, context, record, error);
     else if (is_one_of(type, pictures))
         status = look_captioner(request, folder, name, context, record, error);
-    if (translates)
+    else
         status = look_translator(request, folder, name, context, record, error);
     attn_context_destroy(context);
     return status;

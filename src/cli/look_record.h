@@ -8,6 +8,7 @@ typedef struct look_request {
     const char *model; /* a name or a folder; NULL: the one that is shipped */
     const char *text;  /* or the file of a picture, for a captioner */
     size_t length;
+    bool is_picture;
     const char *translation; /* or caption: to look at in place of the model's, or NULL */
     int64_t beams;           /* 0: as usual */
 } look_request;

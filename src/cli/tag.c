@@ -19,7 +19,7 @@ static const char help[] =
     "  --json              one object a text: text, and words: word, label,\n"
     "                      probability, and the bytes of the text from begin to end\n"
     "\n"
-    "example: attn tag tag-ewt \"It's a book I can't put down.\"\n";
+    "example: attn tag tagger-en \"It's a book I can't put down.\"\n";
 
 struct job {
     cli_reader model;

@@ -197,6 +197,18 @@ static void a_classifier_shows_the_words_its_label_was_read_from(void **state)
                                 "pooling\nlayer 1  ", NULL});
 }
 
+static void a_label_is_a_word_to_look_at(void **state)
+{
+    (void)state;
+    const char *const parts[] = {"pooling", NULL};
+    shows("look 'the cat was' --model classifier --at 1", parts);
+    shows("look 'the cat was' --model classifier --head 1.1", parts);
+    fails("look 'the cat was' --model classifier --at cat", 2,
+          "no word \"cat\"; there are: ");
+    fails("look picture.png --model classifier", 2,
+          "picture.png is a picture; classifier reads text");
+}
+
 static void a_tagger_shows_its_tags_and_which_word_looks_where(void **state)
 {
     (void)state;
@@ -308,6 +320,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_classifier_shows_the_words_its_label_was_read_from),
+        cmocka_unit_test(a_label_is_a_word_to_look_at),
         cmocka_unit_test(a_tagger_shows_its_tags_and_which_word_looks_where),
         cmocka_unit_test(a_transformer_shows_its_marks),
         cmocka_unit_test(a_mask_is_filled),
