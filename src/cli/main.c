@@ -21,7 +21,7 @@ static const struct verb {
     {"fill", cli_fill, "guess the masked tokens of a text"},
     {"walk", cli_walk, "attention worked by hand, step by step"},
     {"train", cli_train, "train a model from a recipe"},
-    {"eval", cli_eval, "score a translator on a file of references"},
+    {"eval", cli_eval, "score a model on a file"},
     {"bench", cli_bench, "rates on this machine as fractions of its peak"},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };

@@ -1,6 +1,7 @@
 /* The models that come with the sources: they are found by name, and do what they are
  * for, on every instruction set of this machine. */
 #define _XOPEN_SOURCE 700 /* nftw */
+#include "file/picture.h"
 #include "tests/cli/command.h"
 
 static const char english[] = "The cat is hungry.\nWhere is the station?\n";
@@ -35,6 +36,47 @@ static void look_finds_which_word_each_word_read(void **state)
     run_free(&result);
 }
 
+static void the_other_models_do_what_they_are_for(void **state)
+{
+    (void)state;
+    expect_run("translate --model translate-en-zh", "She has a small red car.\n", 0,
+               "她有个紅色的车。\n", "");
+    expect_run("tag tagger-en \"It's a book I can't put down.\"", "", 0,
+               "It/PRON 's/AUX a/DET book/NOUN I/PRON ca/AUX n't/PART put/VERB "
+               "down/ADV ./PUNCT\n",
+               "");
+    run_result result = run(
+        "look 'A wonderful surprise, but dull and badly written.' --model reviews", "");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "label neg .9"));
+    assert_non_null(strstr(result.out, "\"neg\" reads \"badly\" ."));
+    run_free(&result);
+}
+
+/* Two strokes, drawn here, in cells of 32 points. */
+static void the_captioner_finds_strokes_in_their_cells(void **state)
+{
+    (void)state;
+    enum { CELL = 32, ROWS = 2 * CELL, COLUMNS = 3 * CELL };
+    static uint8_t grey[ROWS * COLUMNS];
+    attn_error error;
+    for (int row = 6; row < 26; row++)
+        for (int column = 14; column < 18; column++) {
+            const uint8_t ink = column == 14 || column == 17 ? 160 : 255;
+            grey[row * COLUMNS + column] = ink;
+            grey[(row + CELL) * COLUMNS + column + CELL] = ink;
+        }
+    const attn_picture picture = {ROWS, COLUMNS, grey};
+    assert_int_equal(attn_picture_save(&picture, in_folder("strokes.png"), &error),
+                     ATTN_OK);
+    expect_run("caption captioner strokes.png", "", 0,
+               "one nothing nothing over nothing one nothing\n", "");
+    run_result result = run("look strokes.png", "");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "Where in the picture each written word looked"));
+    run_free(&result);
+}
+
 int main(int argc, char **argv)
 {
     assert_true(argc == 2);
@@ -42,6 +84,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(translator_translates_on_every_instruction_set),
         cmocka_unit_test(look_finds_which_word_each_word_read),
+        cmocka_unit_test(the_other_models_do_what_they_are_for),
+        cmocka_unit_test(the_captioner_finds_strokes_in_their_cells),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
