@@ -1,8 +1,8 @@
 /* attn caption: a picture in, a line about it out. */
+#include "base/mix.h"
 #include "cli/cli.h"
 #include "inspect/build_picture.h"
 #include "model/config_file.h"
-#include "train/mix.h"
 #include "train/pictures.h"
 #include "train/task_captioner.h"
 #include <jansson.h>

@@ -1,5 +1,6 @@
 /* What a reader computes. */
 #include "base/context.h"
+#include "base/mix.h"
 #include "model/reader_parts.h"
 #include "nn/convolution.h"
 #include <string.h>
@@ -16,9 +17,8 @@ static attn_tensor *embed(const attn_reader *reader, const attn_pass *pass,
 /* The bucket of a pair of tokens, by FNV-1a of its two ids. */
 static int32_t pair_row(const attn_reader_config *config, int32_t left, int32_t right)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    hash = (hash ^ (uint32_t)left) * UINT64_C(0x100000001b3);
-    hash = (hash ^ (uint32_t)right) * UINT64_C(0x100000001b3);
+    uint64_t hash = attn_mix_hash(ATTN_MIX_HASH, (uint32_t)left);
+    hash = attn_mix_hash(hash, (uint32_t)right);
     hash ^= hash >> 32;
     return (int32_t)(config->vocabulary + (int64_t)(hash % (uint64_t)config->buckets));
 }

@@ -1,6 +1,7 @@
 /* Texts as packed chunks.  A text longer than the positions is cut where its tokens
  * divide evenly; one whose words are labelled, between words, each chunk as long as it
  * may be. */
+#include "base/mix.h"
 #include "model/reader_parts.h"
 #include "text/tokenizer.h"
 
@@ -48,15 +49,6 @@ struct builder {
     double token_dropout;
 };
 
-/* Uniform in [0, 1), from a counter: splitmix64 (Steele, Lea and Flood 2014). */
-static double uniform(uint64_t seed, uint64_t counter)
-{
-    uint64_t x = seed + (counter + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (double)((x ^ (x >> 31)) >> 11) * 0x1p-53;
-}
-
 static void add_chunk(struct builder *b, const attn_reader_text *text, int64_t first,
                       int64_t end)
 {
@@ -65,7 +57,7 @@ static void add_chunk(struct builder *b, const attn_reader_text *text, int64_t f
         ids[b->tokens++] = ATTN_TOKEN_BOS;
     for (int64_t i = first; i < end; i++) {
         const bool drops = b->token_dropout > 0.0 &&
-                           uniform(b->seed, (uint64_t)b->tokens) < b->token_dropout;
+                           attn_mix_unit(b->seed, (uint64_t)b->tokens) < b->token_dropout;
         b->packed->pieces[b->pieces++] = (int32_t)b->tokens;
         ids[b->tokens++] = drops ? ATTN_TOKEN_UNK : text->ids[i];
     }

@@ -1,6 +1,7 @@
 /* Cutting a distribution and drawing from it, in double precision. */
 #include "model/sampling.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -160,14 +161,10 @@ attn_status attn_sampling_candidates(const attn_sampling_options *options,
 
 /* ---- Drawing --------------------------------------------------------------------- */
 
-/* Uniform in [0, 1): SplitMix64 (Steele et al. 2014) of a stream for each seed. */
+/* Uniform in [0, 1), of a stream for each seed. */
 static double uniform(uint64_t seed, uint64_t draw)
 {
-    uint64_t z = (seed + 1) * UINT64_C(0xd1342543de82ef95) +
-                 (draw + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+    return attn_mix_unit((seed + 1) * UINT64_C(0xd1342543de82ef95), draw);
 }
 
 int32_t attn_sampling_draw(const attn_candidate *candidates, size_t count, uint64_t seed,

@@ -1,6 +1,7 @@
 /* The list of parameters, and their first values. */
 #include "nn/parameters.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,14 +65,10 @@ attn_status attn_parameters_allocate(attn_parameters *parameters)
     return ATTN_OK;
 }
 
-/* Uniform in (0, 1), from a counter: splitmix64 (Steele, Lea and Flood 2014). */
+/* Uniform in (0, 1). */
 static double uniform(uint64_t seed, uint64_t counter)
 {
-    uint64_t x = seed + (counter + 1) * UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    x = x ^ (x >> 31);
-    return ((double)(x >> 11) + 0.5) * 0x1p-53;
+    return ((double)(attn_mix(seed, counter) >> 11) + 0.5) * 0x1p-53;
 }
 
 /* Box and Muller 1958. */

@@ -6,6 +6,7 @@
  * few buffers that stay in the caches, and none needs clearing. */
 #include "tensor/tape.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "tensor/arena.h"
 #include "tensor/rows.h"
 #include "tensor/single_thread.h"
@@ -243,11 +244,7 @@ void attn_tape_pass_gradient(attn_tape *tape, attn_tensor *output, attn_tensor *
 
 uint64_t attn_tape_next_seed(attn_tape *tape)
 {
-    /* splitmix64: Steele, Lea and Flood 2014. */
-    uint64_t x = tape->seed + ++tape->streams * UINT64_C(0x9e3779b97f4a7c15);
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
+    return attn_mix(tape->seed, tape->streams++);
 }
 
 attn_status attn_tape_backward(attn_tape *tape, attn_tensor *loss, float seed_gradient)

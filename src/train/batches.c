@@ -1,6 +1,6 @@
 /* Arranges an epoch. */
 #include "train/batches.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include <stdlib.h>
 #include <string.h>
 

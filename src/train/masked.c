@@ -1,7 +1,7 @@
 /* Texts with tokens hidden. */
 #include "train/masked.h"
 #include "base/context.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Encodes a parallel corpus. */
 #include "train/pairs.h"
 #include "base/context.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include <stdlib.h>
 #include <string.h>
 

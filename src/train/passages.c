@@ -1,8 +1,8 @@
 /* Encodes lines and long texts. */
 #include "train/passages.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "text/containers.h"
-#include "train/mix.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * place; the digit is drawn by bilinear interpolation. */
 #include "train/pictures.h"
 #include "base/context.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

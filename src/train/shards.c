@@ -1,7 +1,7 @@
 /* Shards of a batch, run on a pool. */
 #include "train/shards.h"
 #include "base/context.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include "train/optimiser.h"
 #include <stdlib.h>
 #include <string.h>

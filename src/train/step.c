@@ -1,8 +1,8 @@
 /* The decoder of step.h, its random batch, and its step. */
 #include "train/step.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "model/language.h"
-#include "train/mix.h"
 #include "train/optimiser.h"
 #include "train/shards.h"
 #include <math.h>

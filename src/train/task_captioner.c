@@ -2,8 +2,8 @@
  * every step, and the loss of their captions. */
 #include "train/task_captioner.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "file/safetensors.h"
-#include "train/mix.h"
 #include "train/progress.h"
 #include <stddef.h>
 #include <stdio.h>

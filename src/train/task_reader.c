@@ -2,10 +2,10 @@
  * tokens, and the loss of their labels, or of their words'. */
 #include "train/task_reader.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "file/file.h"
 #include "file/safetensors.h"
 #include "train/learn.h"
-#include "train/mix.h"
 #include "train/progress.h"
 #include <stddef.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * now and then: validation, a checkpoint with the model's files. */
 #include "train/train.h"
 #include "base/context.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include "train/training.h"
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* A training small enough for a test. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "small_training.h"
-#include "train/mix.h"
+#include "base/mix.h"
 #include "train/task.h"
 #include <ftw.h>
 #include <setjmp.h>

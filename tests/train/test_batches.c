@@ -1,7 +1,7 @@
 /* Batches: every example once an epoch, about the same tokens in each, always the same.
  */
+#include "base/mix.h"
 #include "train/batches.h"
-#include "train/mix.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -2,10 +2,10 @@
  * too long or empty, and a whole training on texts whose words follow from each other. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "base/context.h"
+#include "base/mix.h"
 #include "file/file.h"
 #include "tests/folder.h"
 #include "train/masked.h"
-#include "train/mix.h"
 #include "train/train.h"
 #include <jansson.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* AdamW against the formulas written out in double precision. */
-#include "train/mix.h"
+#include "base/mix.h"
 #include "train/optimiser.h"
 #include <math.h>
 #include <setjmp.h>

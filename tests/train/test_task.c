@@ -3,11 +3,11 @@
  */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "base/context.h"
+#include "base/mix.h"
 #include "file/file.h"
 #include "file/safetensors.h"
 #include "tensor/operations.h"
 #include "tests/folder.h"
-#include "train/mix.h"
 #include "train/task.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,9 +1,9 @@
 /* Classifier and tagger as they are trained: what a recipe may say, that both learn, that
  * a training that stops goes on with the same bits, and what is refused. */
 #define _XOPEN_SOURCE 700 /* nftw */
+#include "base/mix.h"
 #include "file/file.h"
 #include "model/reader.h"
-#include "train/mix.h"
 #include "train/task.h"
 #include "train/train.h"
 #include <jansson.h>

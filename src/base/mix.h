@@ -1,7 +1,7 @@
 /* Random numbers without a state: each is a function of what it is for, so that a resumed
  * training draws what an unbroken one would (SplitMix64, Steele et al. 2014). */
-#ifndef ATTN_TRAIN_MIX_H
-#define ATTN_TRAIN_MIX_H
+#ifndef ATTN_BASE_MIX_H
+#define ATTN_BASE_MIX_H
 
 #include <stdint.h>
 
