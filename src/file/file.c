@@ -97,6 +97,12 @@ attn_status attn_file_read(const char *path, size_t limit, char **data, size_t *
     return status;
 }
 
+bool attn_file_named(const char *path, const char *end)
+{
+    const size_t length = strlen(path), tail = strlen(end);
+    return length >= tail && strcmp(path + length - tail, end) == 0;
+}
+
 /* ---- Writing --------------------------------------------------------------------- */
 
 static attn_status no_memory(attn_error *error, const char *path)

@@ -9,6 +9,9 @@
 ATTN_CHECKED attn_status attn_file_read(const char *path, size_t limit, char **data,
                                         size_t *length, attn_error *error);
 
+/** Does the path end so: ".xz"? */
+bool attn_file_named(const char *path, const char *end);
+
 /** Writes beside path, flushes to the disk, renames: path has the old content or the new.
  * "-" is standard output. */
 ATTN_CHECKED attn_status attn_file_write(const char *path, const void *data,

@@ -64,12 +64,6 @@ static attn_status unpack(const char *path, char **data, size_t *length,
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 /* ---- Content --------------------------------------------------------------------- */
 
 static attn_status read_header(attn_idx *idx, const uint8_t *data, size_t length,
@@ -111,7 +105,7 @@ attn_status attn_idx_load(attn_idx *idx, const char *path, int rank, attn_error 
     *idx = (attn_idx){0};
     ATTN_TRY(attn_file_read(path, FILE_LIMIT, &data, &length, error));
     attn_status status = ATTN_OK;
-    if (ends_with(path, ".gz"))
+    if (attn_file_named(path, ".gz"))
         status = unpack(path, &data, &length, error);
     if (status == ATTN_OK)
         status = read_header(idx, (const uint8_t *)data, length, path, rank, error);

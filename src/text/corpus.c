@@ -85,18 +85,12 @@ static attn_status unpack(const char *path, char **text, size_t *length,
     return ATTN_OK;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static attn_status read_text(const char *path, char **text, size_t *length,
                              attn_error *error)
 {
     *text = NULL;
     ATTN_TRY(attn_file_read(path, FILE_LIMIT, text, length, error));
-    return ends_with(path, ".xz") ? unpack(path, text, length, error) : ATTN_OK;
+    return attn_file_named(path, ".xz") ? unpack(path, text, length, error) : ATTN_OK;
 }
 
 /* What is not text: its bytes before the mark of their order. */

@@ -2,6 +2,7 @@
  * tokens; each thread reads one run after another on a tape of its own. */
 #include "train/language_score.h"
 #include "base/context.h"
+#include "file/file.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -225,15 +226,9 @@ static attn_status score_file(const attn_language_scorer *scorer, const char *pa
     return status;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), end_length = strlen(end);
-    return length >= end_length && strcmp(text + length - end_length, end) == 0;
-}
-
 static bool is_table(const char *name)
 {
-    return ends_with(name, ".tsv") || ends_with(name, ".tsv.xz");
+    return attn_file_named(name, ".tsv") || attn_file_named(name, ".tsv.xz");
 }
 
 static bool is_folder(const char *path)
