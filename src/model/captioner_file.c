@@ -101,13 +101,7 @@ static attn_status load_tensors(attn_captioner **captioner, attn_captioner_confi
     ATTN_TRY(attn_config_file_blame(
         config_path, attn_captioner_outline(&loaded, config, file->error), file->error));
     memcpy(loaded->note, note, sizeof note);
-    attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, others);
-    if (status == ATTN_OK && attn_parameters_allocate(&loaded->parameters) != ATTN_OK)
-        status =
-            attn_error_set(file->error, ATTN_ENOMEM, "%s: no memory for %zu parameters",
-                           file->path, loaded->parameters.floats);
-    if (status == ATTN_OK)
-        status = attn_tensor_file_read(file, &loaded->parameters);
+    const attn_status status = attn_tensor_file_load(file, &loaded->parameters, others);
     if (status == ATTN_OK)
         *captioner = loaded;
     else

@@ -151,6 +151,17 @@ attn_status attn_tensor_file_read(const attn_tensor_file *file,
     return ATTN_OK;
 }
 
+attn_status attn_tensor_file_load(const attn_tensor_file *file,
+                                  attn_parameters *parameters, const char *const *others)
+{
+    ATTN_TRY(attn_tensor_file_check_all(file, parameters, others));
+    if (attn_parameters_allocate(parameters) != ATTN_OK)
+        return attn_error_set(file->error, ATTN_ENOMEM,
+                              "%s: no memory for %zu parameters", file->path,
+                              parameters->floats);
+    return attn_tensor_file_read(file, parameters);
+}
+
 /* ---- Writing --------------------------------------------------------------------- */
 
 static attn_safetensors_entry entry_of(const attn_parameters *parameters, size_t index,

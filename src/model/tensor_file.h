@@ -34,6 +34,11 @@ ATTN_CHECKED attn_status attn_tensor_file_same(const attn_tensor_file *file,
 ATTN_CHECKED attn_status attn_tensor_file_read(const attn_tensor_file *file,
                                                const attn_parameters *parameters);
 
+/* All three: checked, allocated, read. */
+ATTN_CHECKED attn_status attn_tensor_file_load(const attn_tensor_file *file,
+                                               attn_parameters *parameters,
+                                               const char *const *others);
+
 /* Whether an output of the embedding's shape is tied is the file's to say, as far as it
  * has one: where the configuration says tied (*untied false) but the file has an output
  * that differs, *untied becomes true and note [note_bytes] says so; where it says untied,
