@@ -2,8 +2,8 @@
  * are right word for word, cells that are, and how much of the attention of a digit's
  * word lies inside its cell. */
 #include "base/context.h"
-#include "model/config_file.h"
 #include "base/mix.h"
+#include "model/config_file.h"
 #include "train/progress.h"
 #include "train/task_captioner.h"
 #include <stdlib.h>
@@ -33,8 +33,10 @@ struct scoring {
     float *weights;         /* [tokens][places] */
 };
 
-void attn_caption_cells(const char *caption, const attn_token *tokens, size_t count,
-                        int64_t *cells)
+/* Which cell each token of a caption with its </s> is about, −1 for none ("over", </s>):
+ * cells [count + 1]. */
+static void find_cells(const char *caption, const attn_token *tokens, size_t count,
+                       int64_t *cells)
 {
     static const char JOINT[] = "over";
     for (size_t i = 0; i < count; i++) {
@@ -96,7 +98,7 @@ static attn_status watch_picture(struct scoring *scoring, int64_t n, attn_error 
     int64_t cells[MOST_CAPTION_TOKENS + 1];
     const bool fits = count <= MOST_CAPTION_TOKENS;
     if (fits)
-        attn_caption_cells(caption, tokens, count, cells);
+        find_cells(caption, tokens, count, cells);
     for (size_t i = 0; fits && i < count; i++) {
         in[i + 1] = tokens[i].id;
         if (cells[i] >= 0 && scoring->cells[n][cells[i]] < 0)

@@ -28,11 +28,6 @@ ATTN_CHECKED attn_status attn_captioner_test_pictures(const attn_captioner *capt
                                                       attn_composition *composition,
                                                       attn_error *error);
 
-/** Which cell each token of a caption with its </s> is about, −1 for none ("over", </s>):
- * cells [count + 1], for the caption's tokens as the tokenizer gives them. */
-void attn_caption_cells(const char *caption, const attn_token *tokens, size_t count,
-                        int64_t *cells);
-
 /** See attn_task_kind. */
 ATTN_CHECKED attn_status attn_captioner_score(const attn_score_job *job, json_t *scores,
                                               attn_error *error);
