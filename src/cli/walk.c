@@ -256,7 +256,7 @@ int cli_walk(int argc, char **argv)
     char *text = NULL;
     size_t length_bytes = 0;
     if (count == 1 &&
-        attn_file_read(argv[1], 1 << 20, &text, &length_bytes, &error) != ATTN_OK)
+        attn_file_read_text(argv[1], 1 << 20, &text, &length_bytes, &error) != ATTN_OK)
         return cli_fail("walk", &error);
     const bool is_stream = count == 1 && strcmp(argv[1], "-") == 0;
     attn_text_matrices given;

@@ -7,6 +7,7 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "file/file.h"
 #include "base/context.h"
+#include "file/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -95,6 +96,16 @@ attn_status attn_file_read(const char *path, size_t limit, char **data, size_t *
         status = read_stream(stream, path, limit, data, length, error);
     fclose(stream);
     return status;
+}
+
+attn_status attn_file_read_text(const char *path, size_t limit, char **text,
+                                size_t *length, attn_error *error)
+{
+    ATTN_TRY(attn_file_read(path, limit, text, length, error));
+    const size_t mark = attn_utf8_mark(*text, *length);
+    *length -= mark;
+    memmove(*text, *text + mark, *length + 1);
+    return ATTN_OK;
 }
 
 bool attn_file_named(const char *path, const char *end)

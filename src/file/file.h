@@ -9,6 +9,10 @@
 ATTN_CHECKED attn_status attn_file_read(const char *path, size_t limit, char **data,
                                         size_t *length, attn_error *error);
 
+/** The same of a text, without the mark of byte order that may stand before it. */
+ATTN_CHECKED attn_status attn_file_read_text(const char *path, size_t limit, char **text,
+                                             size_t *length, attn_error *error);
+
 /** Does the path end so: ".xz"? */
 bool attn_file_named(const char *path, const char *end);
 

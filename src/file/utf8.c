@@ -1,6 +1,7 @@
 /* Reading and writing UTF-8.  The second byte's range depends on the first, which is what
  * keeps out overlong forms, surrogates and values beyond 0x10FFFF. */
 #include "file/utf8.h"
+#include <string.h>
 
 /* Length of a sequence by its first byte, 0 where it cannot begin one, and the range of
  * its second byte. */
@@ -87,4 +88,11 @@ size_t attn_utf8_valid(const char *text, size_t length_bytes)
         at += used;
     }
     return at;
+}
+
+size_t attn_utf8_mark(const char *text, size_t length_bytes)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t bytes = sizeof mark - 1;
+    return length_bytes >= bytes && memcmp(text, mark, bytes) == 0 ? bytes : 0;
 }

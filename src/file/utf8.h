@@ -19,4 +19,8 @@ size_t attn_utf8_write(uint32_t code_point, char out[4]);
 /* Bytes before the first place that is not UTF-8, or length_bytes. */
 size_t attn_utf8_valid(const char *text, size_t length_bytes);
 
+/* Bytes of the mark of byte order that some programs put before a text: 3, or 0 without
+ * one.  It is no part of the text. */
+size_t attn_utf8_mark(const char *text, size_t length_bytes);
+
 #endif

@@ -26,7 +26,7 @@ attn_status attn_config_file_open(attn_config_file *file, const char *path,
     char *text;
     size_t length;
     *file = (attn_config_file){.path = path, .error = error};
-    ATTN_TRY(attn_file_read(path, MOST_CONFIG_BYTES, &text, &length, error));
+    ATTN_TRY(attn_file_read_text(path, MOST_CONFIG_BYTES, &text, &length, error));
     json_error_t parse_error;
     file->root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &parse_error);
     free(text);

@@ -93,12 +93,6 @@ static attn_status read_text(const char *path, char **text, size_t *length,
     return attn_file_named(path, ".xz") ? unpack(path, text, length, error) : ATTN_OK;
 }
 
-/* What is not text: its bytes before the mark of their order. */
-static size_t mark_bytes(const char *text, size_t length)
-{
-    return length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-}
-
 /* ---- A whole file ---------------------------------------------------------------- */
 
 static size_t line_of(const char *text, size_t at)
@@ -137,7 +131,7 @@ attn_status attn_text_load(char **text, size_t *length_bytes, const char *path,
         free(read);
         return status;
     }
-    const size_t mark = mark_bytes(read, length);
+    const size_t mark = attn_utf8_mark(read, length);
     memmove(read, read + mark, length - mark + 1);
     *text = read;
     *length_bytes = length - mark;
@@ -206,7 +200,7 @@ static attn_status cut_lines(struct reader *reader, size_t length, attn_error *e
                    sizeof *corpus->first_field))
         return no_memory(reader, error);
     corpus->first_field[0] = 0;
-    char *line = corpus->text + mark_bytes(corpus->text, length);
+    char *line = corpus->text + attn_utf8_mark(corpus->text, length);
     char *const text_end = corpus->text + length;
     while (line < text_end) {
         char *const newline = memchr(line, '\n', (size_t)(text_end - line));

@@ -326,7 +326,7 @@ attn_status attn_tokenizer_load(attn_tokenizer **tokenizer, const char *path,
     *tokenizer = NULL;
     char *text;
     size_t length;
-    ATTN_TRY(attn_file_read(path, FILE_LIMIT, &text, &length, error));
+    ATTN_TRY(attn_file_read_text(path, FILE_LIMIT, &text, &length, error));
     struct loader loader = {.path = path, .error = error};
     json_error_t reason;
     json_t *const root = json_loadb(text, length, JSON_REJECT_DUPLICATES, &reason);

@@ -77,7 +77,7 @@ static attn_status load_seen(struct seen *seen, const char *folder, attn_error *
     if (!file)
         return ATTN_OK;
     fclose(file);
-    ATTN_TRY(attn_file_read(path, WORDS_BYTES, &seen->text, &length, error));
+    ATTN_TRY(attn_file_read_text(path, WORDS_BYTES, &seen->text, &length, error));
     for (size_t i = 0; i < length; i++)
         capacity += seen->text[i] == '\n';
     seen->words.is_sorted = true;

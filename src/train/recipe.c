@@ -363,7 +363,7 @@ attn_status attn_recipe_load(attn_recipe *recipe, const char *path, attn_error *
     char *text;
     size_t length;
     memset(recipe, 0, sizeof *recipe);
-    ATTN_TRY(attn_file_read(path, RECIPE_BYTES, &text, &length, error));
+    ATTN_TRY(attn_file_read_text(path, RECIPE_BYTES, &text, &length, error));
     const attn_status status =
         strlen(text) == length
             ? attn_recipe_parse(recipe, attn_task_kinds(), text, path, error)

@@ -35,7 +35,7 @@ const attn_task_kind *attn_task_kind_of_model(const char *folder)
     size_t length;
     attn_error error;
     snprintf(path, sizeof path, "%s/config.json", folder);
-    if (attn_file_read(path, CONFIG_BYTES, &text, &length, &error) != ATTN_OK)
+    if (attn_file_read_text(path, CONFIG_BYTES, &text, &length, &error) != ATTN_OK)
         return NULL;
     json_t *const config = json_loadb(text, length, 0, NULL);
     const json_t *const classes = json_object_get(config, "architectures");

@@ -68,6 +68,31 @@ static void a_file_is_read_up_to_the_limit_and_not_beyond(void **state)
     has_content(path, "");
 }
 
+static void a_text_is_read_without_its_mark_of_byte_order(void **state)
+{
+    (void)state;
+    static const char *const contents[][2] = {
+        {"\xEF\xBB\xBF"
+         "a",
+         "a"},
+        {"\xEF\xBB\xBF", ""},
+        {"\xEF\xBB\xBF\xEF\xBB\xBF", "\xEF\xBB\xBF"},
+        {"\xEF\xBB", "\xEF\xBB"},
+        {"", ""}};
+    const char *const path = in_folder("text");
+    for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
+        char *text;
+        size_t length;
+        assert_int_equal(
+            attn_file_write(path, contents[i][0], strlen(contents[i][0]), &error),
+            ATTN_OK);
+        assert_int_equal(attn_file_read_text(path, 9, &text, &length, &error), ATTN_OK);
+        assert_string_equal(text, contents[i][1]);
+        assert_int_equal(length, strlen(contents[i][1]));
+        free(text);
+    }
+}
+
 static void a_large_file_comes_back_byte_for_byte(void **state)
 {
     (void)state;
@@ -247,6 +272,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_file_is_read_up_to_the_limit_and_not_beyond,
+                                  empty_folder),
+        cmocka_unit_test_teardown(a_text_is_read_without_its_mark_of_byte_order,
                                   empty_folder),
         cmocka_unit_test_teardown(a_large_file_comes_back_byte_for_byte, empty_folder),
         cmocka_unit_test_teardown(an_endless_device_is_read_to_the_limit, empty_folder),
