@@ -10,7 +10,8 @@ static const char help[] =
     "usage: attn classify MODEL [TEXT | FILE]... [options]\n"
     "\n"
     "For each text the most probable label and, after a tab, the probabilities, the\n"
-    "largest first.  A FILE (- is standard input, as without any) has a text a line.\n"
+    "largest first.  A FILE (- is standard input, as without any) has a text a line; an\n"
+    "empty one has no label, and an empty line comes out.\n"
     "A text longer than the model's positions is read in parts of about equal length,\n"
     "whose logits are averaged; --json says in how many.\n"
     "\n"
@@ -88,6 +89,18 @@ static attn_status predict(const struct job *job, const char *text,
     return status;
 }
 
+/* An empty line of a file keeps its place. */
+static attn_status print_nothing(const struct job *job, attn_error *error)
+{
+    if (job->json)
+        return cli_reader_print(json_pack("{s:s, s:n, s:{}, s:i, s:i}", "text", "",
+                                          "label", "probabilities", "tokens", 0, "parts",
+                                          0),
+                                error);
+    putchar('\n');
+    return ATTN_OK;
+}
+
 static attn_status classify(void *user, const char *text, size_t length_bytes,
                             const char *place, attn_error *error)
 {
@@ -95,6 +108,8 @@ static attn_status classify(void *user, const char *text, size_t length_bytes,
     attn_token *tokens;
     size_t count;
     attn_error inner;
+    if (length_bytes == 0)
+        return print_nothing(job, error);
     attn_status status = attn_tokenizer_encode(job->model.tokenizer, text, length_bytes,
                                                &tokens, &count, &inner);
     if (status != ATTN_OK)

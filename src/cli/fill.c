@@ -2,7 +2,7 @@
  */
 #include "base/context.h"
 #include "cli/cli.h"
-#include "file/file.h"
+#include "cli/lines.h"
 #include "inspect/buffer.h"
 #include "inspect/sentence.h"
 #include "model/bert.h"
@@ -16,11 +16,10 @@
 #include <string.h>
 
 static const char help[] =
-    "usage: attn fill TEXT [options]\n"
+    "usage: attn fill TEXT | FILE [options]\n"
     "\n"
-    "Guesses the token in the place of each <mask> of TEXT (- is standard input) from "
-    "all\n"
-    "the others, with its probability.\n"
+    "Guesses the token in the place of each <mask> of a text (- is standard input) from\n"
+    "all the others, with its probability.\n"
     "\n"
     "  --model NAME        default masked-sentences\n"
     "  --top-k K           guesses for each (default 5)\n"
@@ -31,7 +30,7 @@ static const char help[] =
 
 static const char MASK[] = "<mask>";
 
-enum { MOST_TEXT_BYTES = 1 << 20, USUAL_CANDIDATES = 5 };
+enum { USUAL_CANDIDATES = 5 };
 
 struct arguments {
     const char *model, *text, *top_k, *threads;
@@ -70,16 +69,8 @@ static attn_status out_of_memory(attn_error *error)
 static attn_status read_text(struct job *job, const char *text, attn_error *error)
 {
     size_t length;
-    if (strcmp(text, "-") != 0) {
-        job->text = strdup(text);
-        return job->text ? ATTN_OK : out_of_memory(error);
-    }
-    ATTN_TRY(attn_file_read("-", MOST_TEXT_BYTES, &job->text, &length, error));
-    if (strlen(job->text) < length)
-        return attn_error_set(error, ATTN_EFORMAT, "a byte 0 in the text");
-    if (length > 0 && job->text[length - 1] == '\n')
-        job->text[length - 1] = '\0';
-    return ATTN_OK;
+    ATTN_TRY(cli_read_text(text, &job->text, &length, error));
+    return job->text[strspn(job->text, " \t\r\n\v\f")] ? ATTN_OK : cli_empty_text(error);
 }
 
 static attn_status add_piece(struct job *job, const char *piece, size_t length,

@@ -2,7 +2,7 @@
  * written. */
 #include "base/context.h"
 #include "cli/cli.h"
-#include "file/file.h"
+#include "cli/lines.h"
 #include "model/config_file.h"
 #include "model/language_run.h"
 #include "model/sampling.h"
@@ -17,9 +17,10 @@
 #include <time.h>
 
 static const char help[] =
-    "usage: attn generate MODEL [PROMPT] [options]\n"
+    "usage: attn generate MODEL [PROMPT | FILE] [options]\n"
     "\n"
-    "Writes PROMPT (- is standard input; none: from the beginning) and goes on with it,\n"
+    "Writes a prompt (- is standard input; none: from the beginning) and goes on with "
+    "it,\n"
     "until the model ends the text.  A text longer than the model's positions is "
     "refused,\n"
     "but with --window.\n"
@@ -41,7 +42,7 @@ static const char help[] =
     "\n"
     "example: attn generate language-sentences 'Tom said' --temperature 0.8 --seed 3\n";
 
-enum { MOST_PROMPT_BYTES = 1 << 24, USUAL_TOKENS = 100, USUAL_SINKS = 4 };
+enum { USUAL_TOKENS = 100, USUAL_SINKS = 4 };
 
 struct arguments {
     const char *model, *prompt;
@@ -85,22 +86,6 @@ static double seconds(void)
 }
 
 /* ---- The prompt ------------------------------------------------------------------ */
-
-static attn_status read_prompt(struct job *job, const char *prompt, attn_error *error)
-{
-    if (prompt && strcmp(prompt, "-") == 0) {
-        ATTN_TRY(attn_file_read("-", MOST_PROMPT_BYTES, &job->prompt, &job->prompt_length,
-                                error));
-        if (job->prompt_length > 0 && job->prompt[job->prompt_length - 1] == '\n')
-            job->prompt[--job->prompt_length] = '\0';
-        return ATTN_OK;
-    }
-    job->prompt = strdup(prompt ? prompt : "");
-    if (!job->prompt)
-        return attn_error_set(error, ATTN_ENOMEM, "no memory for the prompt");
-    job->prompt_length = strlen(job->prompt);
-    return ATTN_OK;
-}
 
 /* How many tokens may be written: what follows the last position needs none itself. */
 static attn_status settle_tokens(struct job *job, attn_error *error)
@@ -279,7 +264,7 @@ static attn_status start(struct job *job, const struct arguments *arguments,
     job->sampling.never = job->never;
     ATTN_TRY(attn_language_run_create(&job->run, job->language, job->tape,
                                       &job->run_options, error));
-    ATTN_TRY(read_prompt(job, arguments->prompt, error));
+    ATTN_TRY(cli_read_text(arguments->prompt, &job->prompt, &job->prompt_length, error));
     return encode_prompt(job, error);
 }
 
@@ -413,6 +398,6 @@ int cli_generate(int argc, char **argv)
         return cli_misused("generate", "expected a model and a prompt, got %d arguments",
                            count);
     arguments.model = argv[1];
-    arguments.prompt = count > 1 ? argv[2] : NULL;
+    arguments.prompt = count > 1 ? argv[2] : "";
     return generate(&arguments);
 }

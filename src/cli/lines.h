@@ -1,30 +1,47 @@
-/* Lines of text from files or standard input, made ready for a model. */
+/* What verbs are given to read.  An argument that names a file, or "-" for standard
+ * input, is read; any other is itself a text.  A byte order mark before a text is no part
+ * of it.
+ */
 #ifndef ATTN_CLI_LINES_H
 #define ATTN_CLI_LINES_H
 
 #include "base/error.h"
 
+/* Whether an argument is a file or standard input.  One that only looks like the name of
+ * a file, without white space but with a '/' or a known ending, and names none is
+ * ATTN_EIO: a misspelt name is no text. */
+ATTN_CHECKED attn_status cli_is_file(const char *argument, bool *is_file,
+                                     attn_error *error);
+/* All of an argument as one text, up to 16 MiB, without the line end that a file closes
+ * with; the caller's to free.  ATTN_EFORMAT where it is not UTF-8 or has a byte 0. */
+ATTN_CHECKED attn_status cli_read_text(const char *argument, char **text,
+                                       size_t *length_bytes, attn_error *error);
+/* ATTN_EINVAL, said the same by every verb. */
+attn_status cli_empty_text(attn_error *error);
+
 /* Line ends and runs of white space become one space, as in what the models were trained
  * on; none stays at the ends.  Returns the length; the text stays NUL-ended. */
 size_t cli_tidy(char *text, size_t length_bytes);
 
-/* The lines of several files, one after another. */
+/* The lines of several arguments, one after another; an argument that is a text is one
+ * line, however many it has. */
 typedef struct cli_lines {
-    char **paths; /* "-" is standard input */
+    char **arguments;
     int count;
-    int at;         /* the path being read */
-    void *stream;   /* NULL: the next path is to be opened */
-    int64_t number; /* of the line read last, from 1 in each file */
-    char *line;     /* read last, without its end; UTF-8 without a byte 0 */
+    int at;         /* the argument being read */
+    void *stream;   /* NULL: the next argument is to be opened */
+    int64_t number; /* of the line read last, from 1 in each file; 0 of a text */
+    char *line;     /* read last, tidied; UTF-8 without a byte 0 */
     size_t length, capacity;
+    char place[1024]; /* of the line, for messages: "mats.txt, line 3", "the text" */
 } cli_lines;
 
-void cli_lines_open(cli_lines *lines, char **paths, int count);
-/* *more is false after the last line of the last file.  ATTN_EFORMAT names the line that
- * is not UTF-8 or is longer than a mebibyte. */
+/* No argument: standard input. */
+void cli_lines_open(cli_lines *lines, char **arguments, int count);
+/* *more is false after the last line of the last argument.  ATTN_EFORMAT names the line
+ * that is not UTF-8 or is longer than a mebibyte.  An argument that is an empty text is
+ * refused; an empty line of a file is a line. */
 ATTN_CHECKED attn_status cli_lines_next(cli_lines *lines, bool *more, attn_error *error);
 void cli_lines_close(cli_lines *lines);
-/* The file being read, for messages. */
-const char *cli_lines_name(const cli_lines *lines);
 
 #endif

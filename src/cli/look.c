@@ -1,4 +1,5 @@
 /* attn look: where a model looked while it read a text or a picture, and wrote. */
+#include "base/context.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/look_choose.h"
@@ -7,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 static const char help[] =
@@ -38,8 +38,6 @@ static const char help[] =
     "         attn look \"The cat, which was sitting on the mat, was hungry\" --at "
     "'was#2'\n";
 
-enum { LONGEST_TEXT = 1 << 20 };
-
 typedef struct arguments {
     const char *model, *at, *layer, *head, *part, *output, *beam, *theme, *colour, *scale,
         *width, *translation, *limits;
@@ -47,45 +45,24 @@ typedef struct arguments {
     const char *text; /* or a path, or "-" */
 } arguments;
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), tail = strlen(end);
-    return length > tail && strcmp(text + length - tail, end) == 0;
-}
-
-static bool is_file(const char *path)
-{
-    struct stat status;
-    return strlen(path) < 4096 && stat(path, &status) == 0 &&
-           (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode));
-}
-
 static attn_status read_text(const char *given, char **text, size_t *length,
                              attn_error *error)
 {
-    if (strcmp(given, "-") == 0 || is_file(given)) {
-        const attn_status status =
-            attn_file_read(given, LONGEST_TEXT, text, length, error);
-        if (status != ATTN_OK)
-            return status;
-    } else {
-        *text = strdup(given);
-        if (*text == NULL)
-            return attn_error_set(error, ATTN_ENOMEM, "memory was refused for the text");
-        *length = strlen(*text);
-    }
+    ATTN_TRY(cli_read_text(given, text, length, error));
     *length = cli_tidy(*text, *length);
     if (*length > 0)
         return ATTN_OK;
     free(*text);
     *text = NULL;
-    return attn_error_set(error, ATTN_EINVAL, "the text is empty; expected a sentence");
+    return cli_empty_text(error);
 }
 
 static attn_status make_record(const arguments *a, attn_record **record,
                                attn_error *error)
 {
-    if (ends_with(a->text, ".attn") && (is_file(a->text) || !strchr(a->text, ' '))) {
+    bool is_file;
+    ATTN_TRY(cli_is_file(a->text, &is_file, error));
+    if (is_file && attn_file_named(a->text, ".attn")) {
         if (a->model != NULL || a->beam != NULL || a->translation != NULL)
             return attn_error_set(error, ATTN_EINVAL,
                                   "%.200s is a record: it has its model and translation; "
@@ -97,7 +74,7 @@ static attn_status make_record(const arguments *a, attn_record **record,
     char *text = NULL, *translation = NULL;
     if (a->beam != NULL)
         request.beams = atoi(a->beam);
-    if (ends_with(a->text, ".png")) {
+    if (is_file && attn_file_named(a->text, ".png")) {
         request.is_picture = true;
         request.text = a->text;
         request.model = a->model != NULL ? a->model : "captioner";
@@ -132,7 +109,7 @@ static attn_draw *drawing(const arguments *a)
                    {".html", attn_draw_html},
                    {".json", attn_draw_json}};
     for (size_t i = 0; a->output != NULL && i < sizeof formats / sizeof *formats; i++)
-        if (ends_with(a->output, formats[i].end))
+        if (attn_file_named(a->output, formats[i].end))
             return formats[i].draw;
     return a->output != NULL ? NULL : a->json ? attn_draw_json : attn_draw_terminal;
 }
@@ -141,7 +118,7 @@ static attn_status draw(const arguments *a, const attn_record *record,
                         const attn_conventions *conventions,
                         const attn_draw_options *options, attn_error *error)
 {
-    if (a->output != NULL && ends_with(a->output, ".attn"))
+    if (a->output != NULL && attn_file_named(a->output, ".attn"))
         return attn_record_save(record, a->output, error);
     attn_summary *summary;
     char *text = NULL;
@@ -221,7 +198,7 @@ static int check(int argc, char **argv, int count, arguments *a,
     if (code != CLI_DONE || a->output == NULL)
         return code;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
-        if (ends_with(a->output, ends[i]))
+        if (attn_file_named(a->output, ends[i]))
             return CLI_DONE;
     return cli_misused("look",
                        "-o is %s; expected a name in .svg, .png, .html, .json or .attn",

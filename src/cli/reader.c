@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
                             attn_error *error)
@@ -46,56 +45,19 @@ void cli_reader_free(cli_reader *reader)
     *reader = (cli_reader){0};
 }
 
-static bool is_file(const char *argument)
-{
-    struct stat about;
-    return strcmp(argument, "-") == 0 ||
-           (stat(argument, &about) == 0 && !S_ISDIR(about.st_mode));
-}
-
-static attn_status each_line(char **path, cli_reader_text *what, void *user,
-                             attn_error *error)
-{
-    cli_lines lines;
-    attn_status status = ATTN_OK;
-    cli_lines_open(&lines, path, 1);
-    for (bool more = true; more && status == ATTN_OK;) {
-        status = cli_lines_next(&lines, &more, error);
-        if (status != ATTN_OK || !more)
-            break;
-        char place[1024];
-        snprintf(place, sizeof place, "%.900s, line %lld", cli_lines_name(&lines),
-                 (long long)lines.number);
-        const size_t length = cli_tidy(lines.line, lines.length);
-        status = what(user, lines.line, length, place, error);
-    }
-    cli_lines_close(&lines);
-    return status;
-}
-
-static attn_status one_text(const char *argument, cli_reader_text *what, void *user,
-                            attn_error *error)
-{
-    char *const text = strdup(argument);
-    if (!text)
-        return attn_error_set(error, ATTN_ENOMEM, "no memory for a text");
-    const size_t length = cli_tidy(text, strlen(text));
-    const attn_status status = what(user, text, length, "the text", error);
-    free(text);
-    return status;
-}
-
 attn_status cli_reader_each(char **arguments, int count, cli_reader_text *what,
                             void *user, attn_error *error)
 {
-    char standard_input[] = "-";
-    char *only[] = {standard_input};
-    if (count == 0)
-        return each_line(only, what, user, error);
-    for (int i = 0; i < count; i++)
-        ATTN_TRY(is_file(arguments[i]) ? each_line(&arguments[i], what, user, error)
-                                       : one_text(arguments[i], what, user, error));
-    return ATTN_OK;
+    cli_lines lines;
+    attn_status status = ATTN_OK;
+    cli_lines_open(&lines, arguments, count);
+    for (bool more = true; more && status == ATTN_OK;) {
+        status = cli_lines_next(&lines, &more, error);
+        if (status == ATTN_OK && more)
+            status = what(user, lines.line, lines.length, lines.place, error);
+    }
+    cli_lines_close(&lines);
+    return status;
 }
 
 attn_status cli_reader_print(json_t *object, attn_error *error)

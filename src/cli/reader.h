@@ -22,12 +22,12 @@ ATTN_CHECKED attn_status cli_reader_load(cli_reader *reader, const char *name, b
                                          attn_error *error);
 void cli_reader_free(cli_reader *reader);
 
-/* What a verb does with one text, tidied (see cli_tidy); place names it in messages. */
+/* What a verb does with one text, which is empty where the line of a file is; place names
+ * it in messages. */
 typedef attn_status cli_reader_text(void *user, const char *text, size_t length_bytes,
                                     const char *place, attn_error *error);
 
-/* The texts of a command line: each argument that names a file ("-" is standard input)
- * gives its lines, any other is itself a text; without arguments, standard input. */
+/* The texts of a command line, as cli_lines has them. */
 ATTN_CHECKED attn_status cli_reader_each(char **arguments, int count,
                                          cli_reader_text *what, void *user,
                                          attn_error *error);

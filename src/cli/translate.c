@@ -16,11 +16,12 @@
 #include <unistd.h>
 
 static const char help[] =
-    "usage: attn translate [FILE...] [options]\n"
+    "usage: attn translate [TEXT | FILE]... [options]\n"
     "\n"
-    "Translates the lines of files, or of standard input: a line in, a line out.  A\n"
-    "line with more tokens than the model has positions is an error that names it;\n"
-    "nothing is ever cut.\n"
+    "Translates texts, the lines of files, or those of standard input (-, as without\n"
+    "any): a line in, a line out, an empty one for an empty one.  A line with more\n"
+    "tokens than the model has positions is an error that names it; nothing is ever "
+    "cut.\n"
     "\n"
     "  --model NAME        a folder, or one of models/ (default translate-en-fr)\n"
     "  --beam N            beams of the search (default 4; 1 is greedy)\n"
@@ -29,7 +30,7 @@ static const char help[] =
     "  --json              one object a line: source, translation, score, finished,\n"
     "                      tokens, and the alignment between words\n"
     "\n"
-    "example: echo 'The cat was hungry.' | attn translate\n";
+    "example: attn translate 'The cat was hungry.'\n";
 
 /* Lines of a batch, for each thread. */
 enum { THREAD_LINES = 16 };
@@ -69,12 +70,10 @@ static attn_status check_length(const struct job *job, const cli_lines *lines,
     const int64_t positions = job->model.seq2seq.max_positions;
     if ((int64_t)tokens + 1 <= positions)
         return ATTN_OK;
-    return attn_error_set(
-        error, ATTN_EFORMAT,
-        "%s, line %lld: %zu tokens, the model has positions for %lld and "
-        "</s>; a sentence a line, please",
-        cli_lines_name(lines), (long long)lines->number, tokens,
-        (long long)positions - 1);
+    return attn_error_set(error, ATTN_EFORMAT,
+                          "%s: %zu tokens, the model has positions for %lld and "
+                          "</s>; a sentence a line, please",
+                          lines->place, tokens, (long long)positions - 1);
 }
 
 /* Adds the line read last: its text, and its ids with </s>; an empty one has none. */
@@ -82,7 +81,7 @@ static attn_status add_line(struct job *job, cli_lines *lines, attn_error *error
 {
     translate_line *const line = &job->lines[job->count];
     *line = (translate_line){.number = lines->number};
-    line->length = cli_tidy(lines->line, lines->length);
+    line->length = lines->length;
     attn_token *tokens;
     size_t count;
     ATTN_TRY(attn_tokenizer_encode(job->model.tokenizer, lines->line, line->length,
@@ -251,7 +250,7 @@ static int read_numbers(const struct arguments *arguments, struct job *job)
     return code;
 }
 
-static int translate(const struct arguments *arguments, char **paths, int count)
+static int translate(const struct arguments *arguments, char **texts, int count)
 {
     struct job job = {.json = arguments->json};
     const int code = read_numbers(arguments, &job);
@@ -262,7 +261,7 @@ static int translate(const struct arguments *arguments, char **paths, int count)
         start(&job, arguments->model ? arguments->model : "translate-en-fr", &error);
     if (status == ATTN_OK) {
         cli_lines lines;
-        cli_lines_open(&lines, paths, count);
+        cli_lines_open(&lines, texts, count);
         status = translate_lines(&job, &lines, &error);
         cli_lines_close(&lines);
     }
@@ -286,8 +285,5 @@ int cli_translate(int argc, char **argv)
     const int code = cli_parse(argc, argv, options, help, &count, &is_over);
     if (is_over)
         return code;
-    char standard_input[] = "-";
-    char *only_standard_input[] = {standard_input};
-    return count > 0 ? translate(&arguments, argv + 1, count)
-                     : translate(&arguments, only_standard_input, 1);
+    return translate(&arguments, argv + 1, count);
 }

@@ -132,6 +132,22 @@ static void standard_input_is_a_text(void **state)
                " cat the\n\n 0.5000  cat\n", "");
 }
 
+static void a_file_is_a_text_and_a_misspelt_name_is_none(void **state)
+{
+    (void)state;
+    attn_error error;
+    assert_int_equal(
+        attn_file_write(in_folder("a.txt"), "\xEF\xBB\xBF<mask> the\n", 14, &error),
+        ATTN_OK);
+    expect_run("fill --model model --top-k 1 a.txt", "", 0, " cat the\n\n 0.5000  cat\n",
+               "");
+    expect_run("fill --model model b.txt", "", 1, "",
+               "attn fill: no such file: b.txt (a text that looks like a file's name "
+               "goes to standard input)\n");
+    expect_run("fill --model model ' '", "", 2, "",
+               "attn fill: the text is empty; expected a sentence\n");
+}
+
 static void json_has_ids_tokens_and_probabilities(void **state)
 {
     (void)state;
@@ -189,6 +205,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_mask_gets_its_guesses_by_probability),
         cmocka_unit_test(every_mask_has_a_list_of_its_own),
         cmocka_unit_test(standard_input_is_a_text),
+        cmocka_unit_test(a_file_is_a_text_and_a_misspelt_name_is_none),
         cmocka_unit_test(json_has_ids_tokens_and_probabilities),
         cmocka_unit_test(more_guesses_than_tokens_are_all_of_them),
         cmocka_unit_test(misuse_is_told_from_failure),

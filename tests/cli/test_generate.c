@@ -107,6 +107,21 @@ static void an_empty_prompt_begins_a_text(void **state)
     expect_run("generate lstm", "", 0, TEXT "\n", "");
 }
 
+static void a_file_is_a_prompt_and_a_misspelt_name_is_none(void **state)
+{
+    (void)state;
+    attn_error error;
+    assert_int_equal(attn_file_write(in_folder("a.txt"),
+                                     "\xEF\xBB\xBF"
+                                     "D\xC3\xA9\n",
+                                     7, &error),
+                     ATTN_OK);
+    expect_run("generate llama a.txt", "", 0, TEXT "\n", "");
+    expect_run("generate llama b.txt", "", 1, "",
+               "attn generate: no such file: b.txt (a text that looks like a file's name "
+               "goes to standard input)\n");
+}
+
 static void what_is_cut_within_a_character_ends_as_one_replacement(void **state)
 {
     (void)state;
@@ -211,6 +226,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_is_written_to_its_end),
         cmocka_unit_test(an_empty_prompt_begins_a_text),
+        cmocka_unit_test(a_file_is_a_prompt_and_a_misspelt_name_is_none),
         cmocka_unit_test(what_is_cut_within_a_character_ends_as_one_replacement),
         cmocka_unit_test(draws_and_kinds_of_cache_write_it_too),
         cmocka_unit_test(a_seed_repeats_a_text_and_another_differs),

@@ -107,9 +107,10 @@ static void text_file_and_standard_input_are_the_same(void **state)
     assert_int_equal(
         attn_file_write(in_folder("cat.txt"), "the cat\n was  hungry\n", 21, &error),
         ATTN_OK);
-    static const char *const others[] = {MODEL "cat.txt", MODEL "-", MODEL};
-    for (int i = 0; i < 3; i++) {
-        run_result other = look(others[i], "the cat was hungry\n");
+    static const char *const others[] = {MODEL "cat.txt", MODEL "-", MODEL,
+                                         MODEL "'\xEF\xBB\xBFthe cat was hungry'"};
+    for (int i = 0; i < 4; i++) {
+        run_result other = look(others[i], "\xEF\xBB\xBFthe cat was hungry\n");
         assert_string_equal(other.out, text.out);
         run_free(&other);
     }
@@ -308,8 +309,10 @@ static void what_is_wrong_is_named(void **state)
         const char *message;
     } cases[] = {
         {MODEL "''", 2, "the text is empty; expected a sentence"},
-        {MODEL "$(printf 'a\\377')", 1,
-         "the text is not UTF-8: byte 0xff at byte 2 of 2"},
+        {MODEL "-", 2, "the text is empty; expected a sentence"},
+        {MODEL "missing.txt", 1, "no such file: missing.txt"},
+        {MODEL "no/cat", 1, "no such file: no/cat"},
+        {MODEL "$(printf 'a\\377')", 1, "the text: not UTF-8 at byte 2 (0xFF)"},
         {MODEL "$(printf 'z%.0s' $(seq 40))", 2,
          "the text has 40 tokens; the model has positions for 31 and </s>"},
         {MODEL OWN "'the cat' --at dog", 2,

@@ -86,7 +86,6 @@ static void a_text_has_its_label_and_probabilities(void **state)
     expect_run("classify texts ggg 'a b'", "", 0,
                "good\tgood 1.0000, bad 0.0000\nbad\tbad 0.7500, good 0.2500\n", "");
     expect_run("classify texts --top 1 x", "", 0, "bad\tbad 0.7500\n", "");
-    expect_run("classify texts ''", "", 0, "bad\tbad 0.7500, good 0.2500\n", "");
 }
 
 static void files_and_standard_input_have_a_text_a_line(void **state)
@@ -94,11 +93,48 @@ static void files_and_standard_input_have_a_text_a_line(void **state)
     (void)state;
     write_file("lines", "x\n\nggg\r\n");
     const char *const expected = "bad\tbad 0.7500, good 0.2500\n"
-                                 "bad\tbad 0.7500, good 0.2500\n"
+                                 "\n"
                                  "good\tgood 1.0000, bad 0.0000\n";
     expect_run("classify texts lines", "", 0, expected, "");
     expect_run("classify texts", "x\n\nggg\n", 0, expected, "");
     expect_run("classify texts -", "x\n\nggg", 0, expected, "");
+    expect_run("classify texts --json", " \n", 0,
+               "{\"text\":\"\",\"label\":null,\"probabilities\":{},\"tokens\":0,"
+               "\"parts\":0}\n",
+               "");
+}
+
+/* A misspelt name is no text, and what is read has no mark of byte order. */
+static void an_argument_is_a_file_or_a_text(void **state)
+{
+    (void)state;
+    static const char *const verbs[] = {"classify texts", "tag words"};
+    static const char *const names[] = {"line.txt", "no/lines", "./x.tsv"};
+    for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
+        char arguments[64], message[160];
+        for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+            snprintf(arguments, sizeof arguments, "%s %s", verbs[i], names[n]);
+            snprintf(message, sizeof message,
+                     "attn %.*s: no such file: %s (a text that looks like a file's name "
+                     "goes to standard input)\n",
+                     (int)strcspn(verbs[i], " "), verbs[i], names[n]);
+            expect_run(arguments, "", 1, "", message);
+        }
+        snprintf(arguments, sizeof arguments, "%s words/", verbs[i]);
+        run_result folder_given = run(arguments, "");
+        assert_int_equal(folder_given.code, 1);
+        assert_non_null(strstr(folder_given.err, "a folder, expected a file: words/"));
+        run_free(&folder_given);
+        snprintf(arguments, sizeof arguments, "%s ' \t'", verbs[i]);
+        snprintf(message, sizeof message,
+                 "attn %.*s: the text is empty; expected a sentence\n",
+                 (int)strcspn(verbs[i], " "), verbs[i]);
+        expect_run(arguments, "", 2, "", message);
+    }
+    expect_run("classify texts 'and/or not.txt'", "", 0, NULL, ""); /* white space */
+    expect_run("classify texts words", "", 0, NULL, "");            /* a folder's name */
+    expect_run("tag words --words", "no/lines\n", 0, "no/lines/VERB\n", "");
+    expect_run("tag words '\xEF\xBB\xBFg'", "", 0, "g/NOUN\n", "");
 }
 
 /* 21 bytes in 3 parts of 7, of which the last, with </s>, has the mean 20/8 = 2.5: the
@@ -152,6 +188,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_text_has_its_label_and_probabilities),
         cmocka_unit_test(files_and_standard_input_have_a_text_a_line),
+        cmocka_unit_test(an_argument_is_a_file_or_a_text),
         cmocka_unit_test(a_long_text_is_read_in_parts),
         cmocka_unit_test(words_have_their_labels),
         cmocka_unit_test(what_cannot_be_read_is_named),

@@ -115,8 +115,36 @@ static void files_are_read_one_after_another(void **state)
     run_result together = run("translate --model model", "The cat\nhungry\nmat\n");
     expect_run("translate a b - --model=model", "mat\n", 0, together.out, "");
     run_free(&together);
-    expect_run("translate --model model a absent", "", 1, NULL,
-               "attn translate: cannot open absent: No such file or directory\n");
+    expect_run("translate --model model a absent.txt", "", 1, NULL,
+               "attn translate: no such file: absent.txt (a text that looks like a "
+               "file's name goes to standard input)\n");
+}
+
+static void an_argument_that_names_no_file_is_a_line(void **state)
+{
+    (void)state;
+    run_result lines = run("translate --model model", "The cat\nwas hungry\n");
+    expect_run("translate --model model 'The cat' 'was\nhungry '", "", 0, lines.out, "");
+    run_free(&lines);
+    expect_run("translate --model model ' '", "", 2, "",
+               "attn translate: the text is empty; expected a sentence\n");
+    expect_run("translate --model model \"$(printf 'b\\377')\"", "", 1, "",
+               "attn translate: the text: not UTF-8 at byte 2 (0xFF)\n");
+}
+
+static void a_mark_of_byte_order_is_no_text(void **state)
+{
+    (void)state;
+    attn_error error;
+    assert_int_equal(attn_file_write(in_folder("a"), "\xEF\xBB\xBFThe cat\n", 11, &error),
+                     ATTN_OK);
+    run_result line = run("translate --model model", "The cat\n");
+    expect_run("translate --model model a", "", 0, line.out, "");
+    expect_run("translate --model model", "\xEF\xBB\xBFThe cat", 0, line.out, "");
+    expect_run("translate --model model '\xEF\xBB\xBFThe cat'", "", 0, line.out, "");
+    run_free(&line);
+    expect_run("translate --model model", "\xEF\xBB\xBF", 0, "", "");
+    expect_run("translate --model model", "\xEF\xBB\xBF\n", 0, "\n", "");
 }
 
 static void a_line_that_fails_is_named_after_those_before_it_are_out(void **state)
@@ -286,6 +314,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_line_does_not_depend_on_threads_or_on_the_lines_around_it),
         cmocka_unit_test(white_space_around_and_between_words_changes_nothing),
         cmocka_unit_test(files_are_read_one_after_another),
+        cmocka_unit_test(an_argument_that_names_no_file_is_a_line),
+        cmocka_unit_test(a_mark_of_byte_order_is_no_text),
         cmocka_unit_test(a_line_that_fails_is_named_after_those_before_it_are_out),
         cmocka_unit_test(a_line_longer_than_the_positions_is_never_cut),
         cmocka_unit_test(misuse_is_named),
