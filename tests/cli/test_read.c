@@ -133,7 +133,7 @@ static void an_argument_is_a_file_or_a_text(void **state)
     }
     expect_run("classify texts 'and/or not.txt'", "", 0, NULL, ""); /* white space */
     expect_run("classify texts words", "", 0, NULL, "");            /* a folder's name */
-    expect_run("tag words --words", "no/lines\n", 0, "no/lines/VERB\n", "");
+    expect_run("tag words --words", "no/line\n", 0, "no/line/VERB\n", "");
     expect_run("tag words '\xEF\xBB\xBFg'", "", 0, "g/NOUN\n", "");
 }
 
