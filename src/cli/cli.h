@@ -67,9 +67,10 @@ ATTN_CHECKED attn_status cli_context_create(cli_context *context, size_t threads
                                             attn_error *error);
 void cli_context_destroy(cli_context *context);
 
-/* The folder of a model by name: as given where it has a config.json, else models/NAME
- * under ATTN_MODELS, the folder of the sources, and the installed data folder, in this
- * order. ATTN_EIO names all places that were looked at. */
+/* The folder of a model by name: as given where it has a config.json; else trained/NAME,
+ * where attn train puts it; else NAME in ATTN_MODELS, in models/ of the sources, and in
+ * the installed data folder.  ATTN_EIO names all places that were looked at, and the
+ * models that are there. */
 ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder, size_t size,
                                         attn_error *error);
 

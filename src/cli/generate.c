@@ -40,7 +40,7 @@ static const char help[] =
     "  --threads N         default: all processors; changes no result\n"
     "  --json              one object: text, ids, finished, log_probability, seconds\n"
     "\n"
-    "example: attn generate language-sentences 'Tom said' --temperature 0.8 --seed 3\n";
+    "example: attn generate language-en 'Tom said' --temperature 0.8 --seed 3\n";
 
 enum { USUAL_TOKENS = 100, USUAL_SINKS = 4 };
 

@@ -33,6 +33,10 @@ static void print_help(FILE *out)
         fprintf(out, "  %-10s %s\n", verbs[i].name, verbs[i].what);
     fputs("\nattn VERB --help says more; attn --version says which this is.\n"
           "\n"
+          "A MODEL is a folder, or the name of one in trained/ (where attn train puts "
+          "it),\n"
+          "in the folder that ATTN_MODELS names, or among those that come with attn.\n"
+          "\n"
           "example: attn look \"The cat, which was sitting on the mat, was hungry\"\n",
           out);
 }

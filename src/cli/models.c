@@ -1,46 +1,96 @@
 /* Where models are found. */
+#define _XOPEN_SOURCE 700 /* scandir */
 #include "cli/cli.h"
+#include <dirent.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static bool has_config(const char *folder)
+enum { ROOTS = 4 };
+
+/* The folders that have models by name, the first first; NULL or "" is none. */
+static void name_roots(const char *roots[ROOTS])
 {
-    char path[4096];
-    const int length = snprintf(path, sizeof path, "%s/config.json", folder);
-    return length > 0 && (size_t)length < sizeof path && access(path, R_OK) == 0;
+    roots[0] = "trained"; /* where attn train puts them */
+    roots[1] = getenv("ATTN_MODELS");
+    roots[2] = ATTN_SOURCE_MODELS;
+    roots[3] = ATTN_INSTALLED_MODELS;
 }
 
-/* Takes candidate as the folder where it holds a model. */
-static bool take(const char *candidate, char *folder, size_t size)
+/* Whether root/name, or name alone where root is NULL, holds a model; its path in folder,
+ * if that has room. */
+static bool find(const char *root, const char *name, char *folder, size_t size)
 {
-    if (!has_config(candidate) || strlen(candidate) >= size)
+    char config[4096];
+    const size_t skip = sizeof "/config.json" - 1;
+    const int length = snprintf(config, sizeof config, "%s%s%s/config.json",
+                                root ? root : "", root ? "/" : "", name);
+    if (length < 0 || (size_t)length >= sizeof config || access(config, R_OK) != 0 ||
+        (size_t)length - skip >= size)
         return false;
-    memcpy(folder, candidate, strlen(candidate) + 1);
+    config[(size_t)length - skip] = '\0';
+    memcpy(folder, config, (size_t)length - skip + 1);
     return true;
+}
+
+/* A text that grows up to its limit. */
+struct list {
+    char text[320];
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct list *list,
+                                                      const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const size_t room = sizeof list->text - list->length;
+    const int length = vsnprintf(list->text + list->length, room, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        list->length += (size_t)length < room ? (size_t)length : room - 1;
+}
+
+/* Names of models in roots[at]; those that an earlier root has are there already. */
+static void add_models(struct list *list, const char *const roots[ROOTS], size_t at)
+{
+    struct dirent **entries;
+    char folder[4096];
+    const int count = scandir(roots[at], &entries, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        const char *const name = entries[i]->d_name;
+        bool is_new = name[0] != '.' && find(roots[at], name, folder, sizeof folder);
+        for (size_t before = 0; before < at && is_new; before++)
+            is_new = !roots[before] || !find(roots[before], name, folder, sizeof folder);
+        if (is_new)
+            add(list, "%s%s", list->length > 0 ? ", " : "", name);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
 }
 
 attn_status cli_find_model(const char *name, char *folder, size_t size, attn_error *error)
 {
-    const char *const roots[] = {getenv("ATTN_MODELS"), ATTN_SOURCE_MODELS,
-                                 ATTN_INSTALLED_MODELS};
-    char places[384] = "";
-    if (take(name, folder, size))
+    const char *roots[ROOTS];
+    struct list places = {{0}, 0}, models = {{0}, 0};
+    /* A name, not a way out of the folder of models. */
+    const bool is_name = *name && !strchr(name, '/') && name[0] != '.';
+    name_roots(roots);
+    if (*name && find(NULL, name, folder, size))
         return ATTN_OK;
-    for (size_t i = 0; i < sizeof roots / sizeof *roots; i++) {
-        char candidate[2048];
-        /* A name, not a way out of the folder of models. */
-        if (!roots[i] || !*roots[i] || strchr(name, '/') || name[0] == '.')
+    for (size_t i = 0; i < ROOTS; i++) {
+        if (!roots[i] || !*roots[i])
             continue;
-        const int length = snprintf(candidate, sizeof candidate, "%s/%s", roots[i], name);
-        if (length > 0 && (size_t)length < sizeof candidate &&
-            take(candidate, folder, size))
+        if (is_name && find(roots[i], name, folder, size))
             return ATTN_OK;
-        const size_t used = strlen(places);
-        snprintf(places + used, sizeof places - used, ", %s", candidate);
+        add(&places, "%s%s", places.length > 0 ? ", " : "", roots[i]);
+        add_models(&models, roots, i);
     }
     return attn_error_set(error, ATTN_EIO,
-                          "no model '%.80s': there is no config.json in %.80s%.320s",
-                          name, name, places);
+                          "no model '%.80s': it is no folder with a config.json, nor a "
+                          "model in %.200s; models there: %.130s",
+                          name, places.text, models.length > 0 ? models.text : "none");
 }

@@ -1,6 +1,7 @@
 /* What all verbs share: exit codes, help, how wrong options are named. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "cli/cli.h"
+#include "model/config_file.h"
 #include "tests/cli/command.h"
 
 static void help_and_version_go_to_standard_output(void **state)
@@ -40,8 +41,9 @@ static void an_unknown_verb_is_answered_with_the_list(void **state)
 static void the_help_of_every_verb_fits_a_screen_and_has_an_example(void **state)
 {
     (void)state;
-    static const char *const verbs[] = {"look", "translate", "walk",    "train",
-                                        "eval", "bench",     "generate"};
+    static const char *const verbs[] = {"look", "translate", "walk",     "train",
+                                        "eval", "bench",     "generate", "fill",
+                                        "tag",  "classify",  "caption"};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
         char arguments[64];
         snprintf(arguments, sizeof arguments, "%s --help", verbs[i]);
@@ -214,6 +216,47 @@ static void threads_are_no_more_than_help(void **state)
 
 /* ---- Models ---------------------------------------------------------------------- */
 
+static void put_model(const char *name)
+{
+    attn_error error;
+    char path[128];
+    assert_int_equal(attn_folder_make(in_folder(name), &error), ATTN_OK);
+    snprintf(path, sizeof path, "%s/config.json", name);
+    assert_int_equal(attn_file_write(in_folder(path), "{\"model_type\": 1}", 17, &error),
+                     ATTN_OK);
+}
+
+/* Which folder each is taken from is told by the name of its config.json. */
+static void a_model_is_a_folder_or_trained_or_shipped_in_this_order(void **state)
+{
+    (void)state;
+    char message[256];
+    static const char *const places[] = {"shipped/m", "trained/m", "m"};
+    put_model("shipped");
+    put_model("trained");
+    setenv("ATTN_MODELS", in_folder("shipped"), 1);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        put_model(places[i]);
+        run_result result = run("generate m", "");
+        snprintf(message, sizeof message, "attn generate: %s/config.json: model_type is",
+                 i == 0 ? in_folder(places[i]) : places[i]);
+        assert_int_equal(result.code, 1);
+        if (strncmp(result.err, message, strlen(message)) != 0)
+            fail_msg("%s, expected %s", result.err, message);
+        run_free(&result);
+    }
+    put_model("trained/own");
+    put_model("shipped/own");
+    put_model("shipped/z");
+    run_result result = run("classify none x", "");
+    assert_non_null(strstr(result.err, "models there: m, own, z"));
+    run_free(&result);
+    result = run("classify ../shipped/none x", "");
+    assert_int_equal(result.code, 1);
+    run_free(&result);
+    unsetenv("ATTN_MODELS");
+}
+
 static void a_model_that_is_not_there_names_the_places(void **state)
 {
     (void)state;
@@ -221,8 +264,10 @@ static void a_model_that_is_not_there_names_the_places(void **state)
     char found[256];
     setenv("ATTN_MODELS", folder, 1);
     assert_int_equal(cli_find_model("nothing", found, sizeof found, &error), ATTN_EIO);
-    assert_non_null(strstr(error.message, "no model 'nothing'"));
-    assert_non_null(strstr(error.message, in_folder("nothing")));
+    assert_non_null(strstr(error.message, "no model 'nothing': it is no folder"));
+    assert_non_null(strstr(error.message, "nor a model in trained, /"));
+    assert_non_null(strstr(error.message, folder));
+    assert_non_null(strstr(error.message, "; models there: "));
     assert_int_equal(attn_file_write(in_folder("config.json"), "{}", 2, &error), ATTN_OK);
     assert_int_equal(cli_find_model(folder, found, sizeof found, &error), ATTN_OK);
     assert_string_equal(found, folder);
@@ -248,6 +293,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(numbers_are_whole_and_within_bounds),
         cmocka_unit_test(threads_are_no_more_than_help),
         cmocka_unit_test(a_model_that_is_not_there_names_the_places),
+        cmocka_unit_test(a_model_is_a_folder_or_trained_or_shipped_in_this_order),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
