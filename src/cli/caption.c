@@ -2,7 +2,7 @@
 #include "base/mix.h"
 #include "cli/cli.h"
 #include "inspect/build_picture.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/pictures.h"
 #include "train/task_captioner.h"
 #include <jansson.h>

@@ -6,7 +6,7 @@
 #include "inspect/buffer.h"
 #include "inspect/sentence.h"
 #include "model/bert.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "tensor/single_thread.h"
 #include "text/tokenizer.h"
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #include "base/context.h"
 #include "cli/cli.h"
 #include "cli/lines.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/language_run.h"
 #include "model/sampling.h"
 #include "tensor/single_thread.h"

@@ -1,10 +1,11 @@
 /* Which model is asked, and how. */
 #include "cli/look_record.h"
+#include "base/context.h"
 #include "cli/cli.h"
 #include "cli/model.h"
 #include "inspect/build.h"
 #include "inspect/build_picture.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,18 +86,14 @@ static attn_status look_captioner(const look_request *request, const char *folde
 }
 
 /* The folder's model_type into type; "" where config.json has none. */
-static attn_status read_type(const char *folder, char *type, size_t size,
-                             attn_error *error)
+static attn_status read_type(const char *path, char *type, size_t size, attn_error *error)
 {
-    char path[4200];
-    attn_config_file file;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    const attn_status status = attn_config_file_open(&file, path, error);
-    if (status != ATTN_OK)
-        return status;
-    const char *const text = json_string_value(json_object_get(file.root, "model_type"));
+    attn_folder folder;
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const char *const text =
+        json_string_value(json_object_get(folder.config.root, "model_type"));
     snprintf(type, size, "%s", text ? text : "");
-    attn_config_file_close(&file);
+    attn_folder_close(&folder);
     return ATTN_OK;
 }
 

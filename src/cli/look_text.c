@@ -6,7 +6,7 @@
 #include "inspect/build_text.h"
 #include "inspect/sentence.h"
 #include "model/bert.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/language.h"
 #include "model/reader.h"
 #include <math.h>

@@ -2,7 +2,7 @@
 #include "cli/model.h"
 #include "base/context.h"
 #include "cli/cli.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 
 attn_status cli_model_load(cli_model *model, const char *name, attn_error *error)
 {

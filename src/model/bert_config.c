@@ -2,9 +2,8 @@
  * tokenizer_config.json beside it.  Reading takes a model that the library computes
  * exactly as `transformers` does, and refuses every other by the name of what differs. */
 #include "base/context.h"
-#include "file/safetensors.h"
 #include "model/bert_parts.h"
-#include "text/tokenizer.h"
+#include "model/folder.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,13 +119,13 @@ static json_t *common_config(const attn_bert_config *config, int dtype)
         "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o,"
         " s:f, s:b, s:b, s:i, s:i, s:i}",
         "architectures", ARCHITECTURES[config->head], "model_type", "bert", "dtype",
-        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "vocab_size",
-        (json_int_t)config->vocabulary, "hidden_size", (json_int_t)config->width,
-        "num_hidden_layers", (json_int_t)config->layers, "num_attention_heads",
-        (json_int_t)config->heads, "intermediate_size", (json_int_t)config->inner,
-        "max_position_embeddings", (json_int_t)config->max_positions, "type_vocab_size",
-        (json_int_t)config->types, "hidden_act", attn_activation_name(config->activation),
-        "layer_norm_eps", attn_json_decimal(config->epsilon), "hidden_dropout_prob",
+        attn_json_dtype(dtype), "vocab_size", (json_int_t)config->vocabulary,
+        "hidden_size", (json_int_t)config->width, "num_hidden_layers",
+        (json_int_t)config->layers, "num_attention_heads", (json_int_t)config->heads,
+        "intermediate_size", (json_int_t)config->inner, "max_position_embeddings",
+        (json_int_t)config->max_positions, "type_vocab_size", (json_int_t)config->types,
+        "hidden_act", attn_activation_name(config->activation), "layer_norm_eps",
+        attn_json_decimal(config->epsilon), "hidden_dropout_prob",
         attn_json_decimal(config->dropout), "attention_probs_dropout_prob",
         attn_json_decimal(config->attention_dropout), "classifier_dropout",
         attn_json_decimal(config->classifier_dropout), "initializer_range", 0.02,
@@ -167,7 +166,7 @@ static json_t *tokenizer_config(const attn_bert_config *config)
 attn_status attn_bert_config_write(const attn_bert *bert, const char *folder, int dtype,
                                    attn_error *error)
 {
-    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_folder_make(folder, "attn_bert_save", dtype, error));
     ATTN_TRY(
         attn_config_file_write(model_config(bert, dtype), folder, "config.json", error));
     return attn_config_file_write(tokenizer_config(&bert->config), folder,

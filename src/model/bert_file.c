@@ -2,11 +2,8 @@
  * read; written; and the encoder of one model taken over by another. */
 #include "base/context.h"
 #include "model/bert_parts.h"
-#include "model/tensor_file.h"
-#include <stdio.h>
+#include "model/folder.h"
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 /* Of older files; counted, and not read. */
 #define POSITION_NUMBERS "bert.embeddings.position_ids"
@@ -15,18 +12,6 @@ static const char *const OTHERS[] = {POSITION_NUMBERS, NULL};
 /* Copies where the output is tied; where it is not, one bias is used and one is not. */
 static const char *const OTHERS_OF_MASKED[] = {
     POSITION_NUMBERS, ATTN_BERT_OUTPUT, ATTN_BERT_UNTIED_BIAS, ATTN_BERT_BIAS, NULL};
-
-struct paths {
-    char config[MOST_PATH_BYTES], tensors[MOST_PATH_BYTES];
-};
-
-static attn_status find_paths(struct paths *paths, const char *folder, attn_error *error)
-{
-    ATTN_TRY(attn_folder_path(paths->config, sizeof paths->config, folder, "config.json",
-                              error));
-    return attn_folder_path(paths->tensors, sizeof paths->tensors, folder,
-                            "model.safetensors", error);
-}
 
 /* ---- Loading --------------------------------------------------------------------- */
 
@@ -63,31 +48,30 @@ static attn_status settle_output(const attn_tensor_file *file, attn_bert_config 
     return check_biases(file, config);
 }
 
-static attn_status fill(attn_bert *bert, const attn_config_file *config_file,
-                        const attn_tensor_file *file)
+static attn_status fill(attn_bert *bert, const attn_folder *folder)
 {
+    const attn_tensor_file *const file = &folder->tensors;
     ATTN_TRY(attn_tensor_file_check_all(
         file, &bert->parameters,
         bert->config.head == ATTN_BERT_MASKED ? OTHERS_OF_MASKED : OTHERS));
     if (bert->config.labels > 0)
-        ATTN_TRY(attn_labels_read(&bert->labels, config_file));
+        ATTN_TRY(attn_labels_read(&bert->labels, &folder->config));
     ATTN_TRY(attn_bert_allocate(bert, file->error));
     return attn_tensor_file_read(file, &bert->parameters);
 }
 
-static attn_status load(attn_bert **bert, const attn_config_file *config_file,
-                        const attn_tensor_file *file)
+static attn_status load(attn_bert **bert, attn_folder *folder)
 {
     attn_bert_config config;
     attn_bert *loaded;
     char note[sizeof(*bert)->note] = "";
-    ATTN_TRY(attn_bert_config_read(config_file, &config));
-    ATTN_TRY(settle_output(file, &config, note, sizeof note));
-    ATTN_TRY(attn_config_file_blame(config_file->path,
-                                    attn_bert_outline(&loaded, &config, file->error),
-                                    file->error));
+    ATTN_TRY(attn_bert_config_read(&folder->config, &config));
+    ATTN_TRY(attn_folder_open_tensors(folder));
+    ATTN_TRY(settle_output(&folder->tensors, &config, note, sizeof note));
+    ATTN_TRY(attn_config_file_blame(
+        &folder->config, attn_bert_outline(&loaded, &config, folder->config.error)));
     memcpy(loaded->note, note, sizeof note);
-    const attn_status status = fill(loaded, config_file, file);
+    const attn_status status = fill(loaded, folder);
     if (status == ATTN_OK)
         *bert = loaded;
     else
@@ -95,40 +79,31 @@ static attn_status load(attn_bert **bert, const attn_config_file *config_file,
     return status;
 }
 
-attn_status attn_bert_load(attn_bert **bert, const char *folder, attn_error *error)
+attn_status attn_bert_load(attn_bert **bert, const char *path, attn_error *error)
 {
-    struct paths paths;
-    attn_config_file config_file;
-    attn_tensor_file file = {.path = paths.tensors, .error = error};
+    attn_folder folder;
     *bert = NULL;
-    ATTN_TRY(find_paths(&paths, folder, error));
-    ATTN_TRY(attn_config_file_open(&config_file, paths.config, error));
-    attn_status status = attn_safetensors_open(&file.tensors, paths.tensors, error);
-    if (status == ATTN_OK) {
-        status = load(bert, &config_file, &file);
-        attn_safetensors_close(file.tensors);
-    }
-    attn_config_file_close(&config_file);
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = load(bert, &folder);
+    attn_folder_close(&folder);
     return status;
 }
 
-attn_status attn_bert_config_load(attn_bert_config *config, const char *folder,
+attn_status attn_bert_config_load(attn_bert_config *config, const char *path,
                                   attn_error *error)
 {
-    struct paths paths;
-    attn_config_file file;
-    ATTN_TRY(find_paths(&paths, folder, error));
-    ATTN_TRY(attn_config_file_open(&file, paths.config, error));
-    const attn_status status = attn_bert_config_read(&file, config);
-    attn_config_file_close(&file);
+    attn_folder folder;
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = attn_bert_config_read(&folder.config, config);
+    attn_folder_close(&folder);
     return status;
 }
 
 /* ---- Starting from another ------------------------------------------------------- */
 
 static attn_status check_sizes(const attn_bert_config *mine,
-                               const attn_bert_config *theirs, const char *path,
-                               attn_error *error)
+                               const attn_bert_config *theirs,
+                               const attn_config_file *file)
 {
     const struct {
         const char *key;
@@ -144,17 +119,17 @@ static attn_status check_sizes(const attn_bert_config *mine,
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].mine != sizes[i].theirs)
-            return attn_error_set(error, ATTN_EINVAL,
+            return attn_error_set(file->error, ATTN_EINVAL,
                                   "%s: %s is %lld, expected %lld, as in the model that "
                                   "starts from it",
-                                  path, sizes[i].key, (long long)sizes[i].theirs,
+                                  file->path, sizes[i].key, (long long)sizes[i].theirs,
                                   (long long)sizes[i].mine);
     if (mine->activation != theirs->activation || mine->epsilon != theirs->epsilon)
         return attn_error_set(
-            error, ATTN_EINVAL,
+            file->error, ATTN_EINVAL,
             "%s: hidden_act is %s and layer_norm_eps %g, expected %s and "
             "%g, as in the model that starts from it",
-            path, attn_activation_name(theirs->activation), (double)theirs->epsilon,
+            file->path, attn_activation_name(theirs->activation), (double)theirs->epsilon,
             attn_activation_name(mine->activation), (double)mine->epsilon);
     return ATTN_OK;
 }
@@ -189,17 +164,21 @@ static attn_status take_encoder(const attn_tensor_file *file,
     return ATTN_OK;
 }
 
-attn_status attn_bert_start(attn_bert *bert, const char *folder, attn_error *error)
+static attn_status start(attn_bert *bert, attn_folder *folder)
 {
-    struct paths paths;
     attn_bert_config config;
-    attn_tensor_file file = {.path = paths.tensors, .error = error};
-    ATTN_TRY(find_paths(&paths, folder, error));
-    ATTN_TRY(attn_bert_config_load(&config, folder, error));
-    ATTN_TRY(check_sizes(&bert->config, &config, paths.config, error));
-    ATTN_TRY(attn_safetensors_open(&file.tensors, paths.tensors, error));
-    const attn_status status = take_encoder(&file, &bert->parameters);
-    attn_safetensors_close(file.tensors);
+    ATTN_TRY(attn_bert_config_read(&folder->config, &config));
+    ATTN_TRY(check_sizes(&bert->config, &config, &folder->config));
+    ATTN_TRY(attn_folder_open_tensors(folder));
+    return take_encoder(&folder->tensors, &bert->parameters);
+}
+
+attn_status attn_bert_start(attn_bert *bert, const char *path, attn_error *error)
+{
+    attn_folder folder;
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = start(bert, &folder);
+    attn_folder_close(&folder);
     return status;
 }
 
@@ -210,11 +189,6 @@ attn_status attn_bert_save(const attn_bert *bert, const char *folder, int dtype,
 {
     /* `transformers` expects both biases where nothing is tied. */
     const attn_tensor_alias bias = {ATTN_BERT_BIAS, bert->output_bias};
-    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
-        return attn_error_set(error, ATTN_EINVAL,
-                              "attn_bert_save: dtype is %d, expected ATTN_DTYPE_F32 or "
-                              "ATTN_DTYPE_BF16",
-                              dtype);
     ATTN_TRY(attn_bert_config_write(bert, folder, dtype, error));
     return attn_tensor_file_write(&bert->parameters, &bias, bert->config.untied ? 1 : 0,
                                   folder, dtype, error);

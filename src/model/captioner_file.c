@@ -2,12 +2,9 @@
  * configuration before memory is taken; and written. */
 #include "base/context.h"
 #include "model/captioner_parts.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/recurrent_config.h"
-#include "model/tensor_file.h"
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 static const char MODEL_TYPE[] = "attn-captioner";
 
@@ -56,50 +53,41 @@ static attn_status read_config(const attn_config_file *file,
     return attn_recurrent_config_read(file, &config->decoder);
 }
 
-static attn_status config_read(attn_captioner_config *config, const char *path,
-                               attn_error *error)
-{
-    attn_config_file file;
-    *config = (attn_captioner_config){0};
-    ATTN_TRY(attn_config_file_open(&file, path, error));
-    const attn_status status = read_config(&file, config);
-    attn_config_file_close(&file);
-    return status;
-}
-
 static json_t *config_json(const attn_captioner_config *config, int dtype)
 {
     json_t *const channels = json_array();
     for (int64_t i = 0; i < config->layers; i++)
         json_array_append_new(channels, json_integer((json_int_t)config->channels[i]));
-    json_t *const json =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "model_type",
-                  MODEL_TYPE, "dtype", dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32",
-                  "picture_rows", (json_int_t)config->rows, "picture_columns",
-                  (json_int_t)config->columns, "cell_rows", (json_int_t)config->cell_rows,
-                  "cell_columns", (json_int_t)config->cell_columns, "channels", channels,
-                  "halvings", (json_int_t)config->halvings, "max_position_embeddings",
-                  (json_int_t)config->max_positions);
+    json_t *const json = json_pack(
+        "{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I}", "model_type", MODEL_TYPE,
+        "dtype", attn_json_dtype(dtype), "picture_rows", (json_int_t)config->rows,
+        "picture_columns", (json_int_t)config->columns, "cell_rows",
+        (json_int_t)config->cell_rows, "cell_columns", (json_int_t)config->cell_columns,
+        "channels", channels, "halvings", (json_int_t)config->halvings,
+        "max_position_embeddings", (json_int_t)config->max_positions);
     attn_recurrent_config_write(&config->decoder, json);
     return json;
 }
 
 /* ---- Loading ---------------------------------------------------------------------- */
 
-static attn_status load_tensors(attn_captioner **captioner, attn_captioner_config *config,
-                                const char *config_path, const attn_tensor_file *file)
+static attn_status load(attn_captioner **captioner, attn_folder *folder)
 {
     static const char *const others[] = {ATTN_RECURRENT_OUTPUT, NULL};
+    const attn_tensor_file *const file = &folder->tensors;
+    attn_captioner_config config = {0};
+    attn_captioner *loaded;
+    char note[sizeof(*captioner)->note] = "";
+    ATTN_TRY(read_config(&folder->config, &config));
+    ATTN_TRY(attn_folder_open_tensors(folder));
     const attn_parameter embedding = {
         .name = "embedding.weight",
         .rank = 2,
-        .extent = {config->decoder.vocabulary, config->decoder.embedding}};
-    char note[sizeof(*captioner)->note] = "";
-    attn_captioner *loaded;
+        .extent = {config.decoder.vocabulary, config.decoder.embedding}};
     ATTN_TRY(attn_tensor_file_tie(file, &embedding, ATTN_RECURRENT_OUTPUT,
-                                  &config->decoder.untied, note, sizeof note));
+                                  &config.decoder.untied, note, sizeof note));
     ATTN_TRY(attn_config_file_blame(
-        config_path, attn_captioner_outline(&loaded, config, file->error), file->error));
+        &folder->config, attn_captioner_outline(&loaded, &config, file->error)));
     memcpy(loaded->note, note, sizeof note);
     const attn_status status = attn_tensor_file_load(file, &loaded->parameters, others);
     if (status == ATTN_OK)
@@ -109,20 +97,14 @@ static attn_status load_tensors(attn_captioner **captioner, attn_captioner_confi
     return status;
 }
 
-attn_status attn_captioner_load(attn_captioner **captioner, const char *folder,
+attn_status attn_captioner_load(attn_captioner **captioner, const char *path,
                                 attn_error *error)
 {
-    char config_path[MOST_PATH_BYTES], path[MOST_PATH_BYTES];
-    attn_captioner_config config;
-    attn_tensor_file file = {.path = path, .error = error};
+    attn_folder folder;
     *captioner = NULL;
-    ATTN_TRY(
-        attn_folder_path(config_path, sizeof config_path, folder, "config.json", error));
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
-    ATTN_TRY(config_read(&config, config_path, error));
-    ATTN_TRY(attn_safetensors_open(&file.tensors, path, error));
-    const attn_status status = load_tensors(captioner, &config, config_path, &file);
-    attn_safetensors_close(file.tensors);
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = load(captioner, &folder);
+    attn_folder_close(&folder);
     return status;
 }
 
@@ -131,12 +113,7 @@ attn_status attn_captioner_load(attn_captioner **captioner, const char *folder,
 attn_status attn_captioner_save(const attn_captioner *captioner, const char *folder,
                                 int dtype, attn_error *error)
 {
-    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
-        return attn_error_set(error, ATTN_EINVAL,
-                              "attn_captioner_save: dtype is %d, expected ATTN_DTYPE_F32 "
-                              "or ATTN_DTYPE_BF16",
-                              dtype);
-    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_folder_make(folder, "attn_captioner_save", dtype, error));
     ATTN_TRY(attn_config_file_write(config_json(&captioner->config, dtype), folder,
                                     "config.json", error));
     ATTN_TRY(attn_tokenizer_config_write(folder, captioner->config.max_positions, error));

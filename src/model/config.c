@@ -3,8 +3,7 @@
  * Reading takes a model that the library computes exactly as `transformers` does, and
  * refuses every other by the name of what differs. */
 #include "base/context.h"
-#include "file/safetensors.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/transformer.h"
 #include <string.h>
 
@@ -26,40 +25,40 @@ enum { LAYOUT_COUNT = sizeof LAYOUTS / sizeof LAYOUTS[0] };
 
 /* ---- Reading --------------------------------------------------------------------- */
 
-static attn_status read_layout(const attn_config_file *reader, const struct layout **out)
+static attn_status read_layout(const attn_config_file *file, const struct layout **out)
 {
-    const json_t *const type = json_object_get(reader->root, "model_type");
+    const json_t *const type = json_object_get(file->root, "model_type");
     if (!json_is_string(type))
-        return attn_config_file_refuse(reader, "model_type", type,
+        return attn_config_file_refuse(file, "model_type", type,
                                        "\"m2m_100\" or \"marian\"");
     for (size_t i = 0; i < LAYOUT_COUNT; i++)
         if (strcmp(json_string_value(type), LAYOUTS[i].model_type) == 0) {
             *out = &LAYOUTS[i];
             return ATTN_OK;
         }
-    return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
+    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
                           "%s: model_type is \"%.40s\", expected \"m2m_100\" or "
                           "\"marian\"",
-                          reader->path, json_string_value(type));
+                          file->path, json_string_value(type));
 }
 
 /* Marian may have an embedding for each side; here it is one. */
-static attn_status check_embeddings(const attn_config_file *reader, int64_t vocabulary)
+static attn_status check_embeddings(const attn_config_file *file, int64_t vocabulary)
 {
     static const char key[] = "decoder_vocab_size";
     int64_t other = vocabulary;
-    ATTN_TRY(attn_config_file_expect_flag(reader, "share_encoder_decoder_embeddings",
-                                          true, true));
-    if (json_object_get(reader->root, key))
-        ATTN_TRY(attn_config_file_integer(reader, key, -1, &other));
+    ATTN_TRY(attn_config_file_expect_flag(file, "share_encoder_decoder_embeddings", true,
+                                          true));
+    if (json_object_get(file->root, key))
+        ATTN_TRY(attn_config_file_integer(file, key, -1, &other));
     if (other != vocabulary)
-        return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
+        return attn_error_set(file->error, ATTN_EUNSUPPORTED,
                               "%s: %s is %lld and vocab_size is %lld, expected the same",
-                              reader->path, key, (long long)other, (long long)vocabulary);
+                              file->path, key, (long long)other, (long long)vocabulary);
     return ATTN_OK;
 }
 
-static attn_status check_specials(const attn_config_file *reader,
+static attn_status check_specials(const attn_config_file *file,
                                   const struct layout *layout)
 {
     static const struct {
@@ -74,10 +73,10 @@ static attn_status check_specials(const attn_config_file *reader,
         const bool may_be_missing =
             layout->specials || specials[i].expected == ATTN_TOKEN_BOS;
         ATTN_TRY(attn_config_file_integer(
-            reader, specials[i].key, may_be_missing ? specials[i].expected : -1, &id));
+            file, specials[i].key, may_be_missing ? specials[i].expected : -1, &id));
         if (id != specials[i].expected)
-            return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
-                                  "%s: %s is %lld, expected %lld", reader->path,
+            return attn_error_set(file->error, ATTN_EUNSUPPORTED,
+                                  "%s: %s is %lld, expected %lld", file->path,
                                   specials[i].key, (long long)id,
                                   (long long)specials[i].expected);
     }
@@ -85,65 +84,55 @@ static attn_status check_specials(const attn_config_file *reader,
 }
 
 /* The two stacks may differ in the number of layers only. */
-static attn_status read_common(const attn_config_file *reader, const char *encoder_key,
+static attn_status read_common(const attn_config_file *file, const char *encoder_key,
                                const char *decoder_key, int64_t *out)
 {
     int64_t other;
-    ATTN_TRY(attn_config_file_integer(reader, encoder_key, -1, out));
-    ATTN_TRY(attn_config_file_integer(reader, decoder_key, -1, &other));
+    ATTN_TRY(attn_config_file_integer(file, encoder_key, -1, out));
+    ATTN_TRY(attn_config_file_integer(file, decoder_key, -1, &other));
     if (other != *out)
-        return attn_error_set(reader->error, ATTN_EUNSUPPORTED,
+        return attn_error_set(file->error, ATTN_EUNSUPPORTED,
                               "%s: %s is %lld and %s is %lld, expected the same",
-                              reader->path, encoder_key, (long long)*out, decoder_key,
+                              file->path, encoder_key, (long long)*out, decoder_key,
                               (long long)other);
     return ATTN_OK;
 }
 
-static attn_status read_config(const attn_config_file *reader,
-                               attn_translator_config *config)
+attn_status attn_translator_config_read(attn_translator_config *config,
+                                        const attn_config_file *file)
 {
     const struct layout *layout = LAYOUTS;
-    ATTN_TRY(read_layout(reader, &layout));
+    *config = (attn_translator_config){0};
+    ATTN_TRY(read_layout(file, &layout));
     config->normalise_first = layout->normalise_first;
-    ATTN_TRY(attn_config_file_expect_flag(reader, "scale_embedding",
+    ATTN_TRY(attn_config_file_expect_flag(file, "scale_embedding",
                                           layout->scale_embedding, true));
-    ATTN_TRY(check_specials(reader, layout));
-    ATTN_TRY(attn_config_file_integer(reader, "vocab_size", -1, &config->vocabulary));
+    ATTN_TRY(check_specials(file, layout));
+    ATTN_TRY(attn_config_file_integer(file, "vocab_size", -1, &config->vocabulary));
     if (!config->normalise_first)
-        ATTN_TRY(check_embeddings(reader, config->vocabulary));
-    ATTN_TRY(attn_config_file_integer(reader, "d_model", -1, &config->width));
+        ATTN_TRY(check_embeddings(file, config->vocabulary));
+    ATTN_TRY(attn_config_file_integer(file, "d_model", -1, &config->width));
     ATTN_TRY(
-        attn_config_file_integer(reader, "encoder_layers", -1, &config->encoder_layers));
+        attn_config_file_integer(file, "encoder_layers", -1, &config->encoder_layers));
     ATTN_TRY(
-        attn_config_file_integer(reader, "decoder_layers", -1, &config->decoder_layers));
-    ATTN_TRY(attn_config_file_integer(reader, "max_position_embeddings", -1,
+        attn_config_file_integer(file, "decoder_layers", -1, &config->decoder_layers));
+    ATTN_TRY(attn_config_file_integer(file, "max_position_embeddings", -1,
                                       &config->max_positions));
-    ATTN_TRY(read_common(reader, "encoder_attention_heads", "decoder_attention_heads",
+    ATTN_TRY(read_common(file, "encoder_attention_heads", "decoder_attention_heads",
                          &config->heads));
-    ATTN_TRY(read_common(reader, "encoder_ffn_dim", "decoder_ffn_dim", &config->inner));
-    ATTN_TRY(attn_config_file_activation(reader, "activation_function",
-                                         layout->activation, &config->activation));
-    ATTN_TRY(attn_config_file_probability(reader, "dropout", 0.1, &config->dropout));
-    ATTN_TRY(attn_config_file_probability(reader, "attention_dropout",
+    ATTN_TRY(read_common(file, "encoder_ffn_dim", "decoder_ffn_dim", &config->inner));
+    ATTN_TRY(attn_config_file_activation(file, "activation_function", layout->activation,
+                                         &config->activation));
+    ATTN_TRY(attn_config_file_probability(file, "dropout", 0.1, &config->dropout));
+    ATTN_TRY(attn_config_file_probability(file, "attention_dropout",
                                           layout->attention_dropout,
                                           &config->attention_dropout));
-    ATTN_TRY(attn_config_file_probability(reader, "activation_dropout", 0.0,
+    ATTN_TRY(attn_config_file_probability(file, "activation_dropout", 0.0,
                                           &config->activation_dropout));
     bool tied = true;
-    ATTN_TRY(attn_config_file_flag(reader, "tie_word_embeddings", true, &tied));
+    ATTN_TRY(attn_config_file_flag(file, "tie_word_embeddings", true, &tied));
     config->untied = !tied;
     return ATTN_OK;
-}
-
-attn_status attn_translator_config_read(attn_translator_config *config, const char *path,
-                                        attn_error *error)
-{
-    attn_config_file reader;
-    ATTN_TRY(attn_config_file_open(&reader, path, error));
-    *config = (attn_translator_config){0};
-    const attn_status status = read_config(&reader, config);
-    attn_config_file_close(&reader);
-    return status;
 }
 
 /* ---- Writing --------------------------------------------------------------------- */
@@ -156,11 +145,11 @@ static json_t *common_config(const attn_translator_config *config,
         "s:I,"
         " s:s, s:o, s:o, s:o, s:f, s:f, s:f, s:i, s:i, s:i, s:i}",
         "architectures", layout->architecture, "model_type", layout->model_type, "dtype",
-        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "is_encoder_decoder", 1,
-        "scale_embedding", 1, "tie_word_embeddings", !config->untied, "use_cache", 1,
-        "vocab_size", (json_int_t)config->vocabulary, "d_model",
-        (json_int_t)config->width, "encoder_layers", (json_int_t)config->encoder_layers,
-        "decoder_layers", (json_int_t)config->decoder_layers, "encoder_attention_heads",
+        attn_json_dtype(dtype), "is_encoder_decoder", 1, "scale_embedding", 1,
+        "tie_word_embeddings", !config->untied, "use_cache", 1, "vocab_size",
+        (json_int_t)config->vocabulary, "d_model", (json_int_t)config->width,
+        "encoder_layers", (json_int_t)config->encoder_layers, "decoder_layers",
+        (json_int_t)config->decoder_layers, "encoder_attention_heads",
         (json_int_t)config->heads, "decoder_attention_heads", (json_int_t)config->heads,
         "encoder_ffn_dim", (json_int_t)config->inner, "decoder_ffn_dim",
         (json_int_t)config->inner, "max_position_embeddings",
@@ -207,7 +196,7 @@ static json_t *generation_config(const attn_translator_config *config)
 attn_status attn_translator_config_write(const attn_translator_config *config,
                                          const char *folder, int dtype, attn_error *error)
 {
-    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_folder_make(folder, "attn_translator_save", dtype, error));
     ATTN_TRY(attn_config_file_write(model_config(config, dtype), folder, "config.json",
                                     error));
     ATTN_TRY(attn_config_file_write(generation_config(config), folder,

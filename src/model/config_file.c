@@ -2,14 +2,14 @@
 #include "model/config_file.h"
 #include "base/context.h"
 #include "file/file.h"
-#include <errno.h>
+#include "file/safetensors.h"
+#include "model/folder.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { MOST_CONFIG_BYTES = 1 << 20, MOST_PATH_BYTES = 4096 };
+enum { MOST_CONFIG_BYTES = 1 << 20 };
 
 /* ---- Reading --------------------------------------------------------------------- */
 
@@ -184,17 +184,22 @@ const char *attn_activation_name(attn_activation activation)
     return ACTIVATIONS[i].name;
 }
 
-attn_status attn_config_file_blame(const char *path, attn_status status,
-                                   attn_error *error)
+attn_status attn_config_file_blame(const attn_config_file *file, attn_status status)
 {
-    char message[sizeof error->message];
+    char message[sizeof file->error->message];
     if (status != ATTN_EINVAL)
         return status;
-    memcpy(message, error->message, sizeof message);
-    return attn_error_set(error, ATTN_EFORMAT, "%.200s: %.300s", path, message);
+    memcpy(message, file->error->message, sizeof message);
+    return attn_error_set(file->error, ATTN_EFORMAT, "%.200s: %.300s", file->path,
+                          message);
 }
 
 /* ---- Writing --------------------------------------------------------------------- */
+
+const char *attn_json_dtype(int dtype)
+{
+    return dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32";
+}
 
 json_t *attn_json_decimal(float value)
 {
@@ -210,7 +215,7 @@ json_t *attn_json_decimal(float value)
 attn_status attn_config_file_write(json_t *document, const char *folder, const char *name,
                                    attn_error *error)
 {
-    char path[MOST_PATH_BYTES];
+    char path[ATTN_FOLDER_PATH_BYTES];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     char *const text = document ? json_dumps(document, JSON_INDENT(2) | JSON_SORT_KEYS |
                                                            JSON_REAL_PRECISION(9))
@@ -223,40 +228,4 @@ attn_status attn_config_file_write(json_t *document, const char *folder, const c
     const attn_status status = attn_file_write(path, text, length, error);
     free(text);
     return status;
-}
-
-attn_status attn_tokenizer_config_write(const char *folder, int64_t max_positions,
-                                        attn_error *error)
-{
-    return attn_config_file_write(
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class",
-                  "PreTrainedTokenizerFast", "bos_token", "<s>", "eos_token", "</s>",
-                  "pad_token", "<pad>", "unk_token", "<unk>", "model_max_length",
-                  (json_int_t)max_positions, "clean_up_tokenization_spaces", 0),
-        folder, "tokenizer_config.json", error);
-}
-
-attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *folder,
-                                       int64_t vocabulary, attn_error *error)
-{
-    char path[MOST_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
-    const int64_t tokens = attn_tokenizer_size(*tokenizer);
-    if (tokens == vocabulary)
-        return ATTN_OK;
-    attn_tokenizer_destroy(*tokenizer);
-    *tokenizer = NULL;
-    return attn_error_set(
-        error, ATTN_EFORMAT,
-        "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has", folder,
-        (long long)tokens, (long long)vocabulary);
-}
-
-attn_status attn_folder_make(const char *folder, attn_error *error)
-{
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return attn_error_set(error, ATTN_EIO, "%s: cannot make the folder: %s", folder,
-                              strerror(errno));
-    return ATTN_OK;
 }

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "tensor/operations.h"
-#include "text/tokenizer.h"
 #include <jansson.h>
 
 typedef struct attn_config_file {
@@ -60,24 +59,16 @@ const char *attn_activation_name(attn_activation activation);
 
 /* A model that refuses what config.json says (ATTN_EINVAL) refuses the file: the message
  * gets the path, and ATTN_EFORMAT.  Any other status comes back as it is. */
-ATTN_CHECKED attn_status attn_config_file_blame(const char *path, attn_status status,
-                                                attn_error *error);
+ATTN_CHECKED attn_status attn_config_file_blame(const attn_config_file *file,
+                                                attn_status status);
 
+/* "float32" or "bfloat16". */
+const char *attn_json_dtype(int dtype);
 /* The shortest decimal that reads back as the same float: 0.1, not 0.10000000149. */
 json_t *attn_json_decimal(float value);
 
 /* FOLDER/name, whole or not at all; takes over the document, NULL for no memory. */
 ATTN_CHECKED attn_status attn_config_file_write(json_t *document, const char *folder,
                                                 const char *name, attn_error *error);
-/* tokenizer_config.json, with which `transformers` opens the tokenizer.json beside it. */
-ATTN_CHECKED attn_status attn_tokenizer_config_write(const char *folder,
-                                                     int64_t max_positions,
-                                                     attn_error *error);
-/* FOLDER/tokenizer.json; ATTN_EFORMAT where it has not as many tokens as the model. */
-ATTN_CHECKED attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer,
-                                                    const char *folder,
-                                                    int64_t vocabulary,
-                                                    attn_error *error);
-ATTN_CHECKED attn_status attn_folder_make(const char *folder, attn_error *error);
 
 #endif

@@ -111,8 +111,8 @@ attn_status attn_labels_read(attn_labels *labels, const attn_config_file *file)
         return attn_error_set(file->error, ATTN_ENOMEM, "%s: no memory", file->path);
     attn_status status = find_names(file, object, names, labels->count);
     if (status == ATTN_OK)
-        status = attn_config_file_blame(
-            file->path, attn_labels_set(labels, names, file->error), file->error);
+        status =
+            attn_config_file_blame(file, attn_labels_set(labels, names, file->error));
     free(names);
     return status;
 }

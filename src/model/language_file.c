@@ -3,13 +3,9 @@
  * beside them.  Reading takes a model that the library computes exactly as `transformers`
  * does, and refuses every other by the name of what differs. */
 #include "base/context.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/language_body.h"
-#include "model/tensor_file.h"
-#include "text/tokenizer.h"
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 /* Of a Llama without positions or with forget gates the type and class are ours, so that
  * nothing else takes it for what it is not. */
@@ -117,20 +113,24 @@ static attn_status read_config(const attn_config_file *file, attn_language_confi
 
 /* ---- Loading --------------------------------------------------------------------- */
 
-static attn_status load_tensors(attn_language **language, attn_language_config *config,
-                                const attn_tensor_file *file)
+static attn_status load(attn_language **language, attn_folder *folder)
 {
     static const char *const others[] = {"lm_head.weight", NULL};
-    char note[sizeof(*language)->note] = "";
+    const attn_tensor_file *const file = &folder->tensors;
+    attn_language_config config;
     attn_language *loaded;
+    char note[sizeof(*language)->note] = "";
+    ATTN_TRY(read_config(&folder->config, &config));
+    ATTN_TRY(attn_folder_open_tensors(folder));
     attn_parameter embedding = {.name = "model.embed_tokens.weight",
                                 .rank = 2,
-                                .extent = {config->vocabulary, config->width}};
-    if (config->body == ATTN_LANGUAGE_LSTM)
+                                .extent = {config.vocabulary, config.width}};
+    if (config.body == ATTN_LANGUAGE_LSTM)
         strcpy(embedding.name, "embedding.weight");
-    ATTN_TRY(attn_tensor_file_tie(file, &embedding, others[0], &config->untied, note,
+    ATTN_TRY(attn_tensor_file_tie(file, &embedding, others[0], &config.untied, note,
                                   sizeof note));
-    ATTN_TRY(attn_language_outline(&loaded, config, file->error));
+    ATTN_TRY(attn_config_file_blame(
+        &folder->config, attn_language_outline(&loaded, &config, file->error)));
     memcpy(loaded->note, note, sizeof note);
     attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, others);
     if (status == ATTN_OK)
@@ -144,27 +144,15 @@ static attn_status load_tensors(attn_language **language, attn_language_config *
     return status;
 }
 
-attn_status attn_language_load(attn_language **language, const char *folder,
+attn_status attn_language_load(attn_language **language, const char *path,
                                attn_error *error)
 {
-    char config_path[MOST_PATH_BYTES], path[MOST_PATH_BYTES];
-    attn_language_config config;
-    attn_config_file description;
-    attn_tensor_file file = {.path = path, .error = error};
+    attn_folder folder;
     *language = NULL;
-    ATTN_TRY(
-        attn_folder_path(config_path, sizeof config_path, folder, "config.json", error));
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
-    ATTN_TRY(attn_config_file_open(&description, config_path, error));
-    attn_status status = read_config(&description, &config);
-    attn_config_file_close(&description);
-    if (status == ATTN_OK)
-        status = attn_safetensors_open(&file.tensors, path, error);
-    if (status != ATTN_OK)
-        return status;
-    status = load_tensors(language, &config, &file);
-    attn_safetensors_close(file.tensors);
-    return attn_config_file_blame(config_path, status, error);
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = load(language, &folder);
+    attn_folder_close(&folder);
+    return status;
 }
 
 /* ---- Saving ---------------------------------------------------------------------- */
@@ -190,14 +178,14 @@ static json_t *shared_json(const attn_language_config *config, int dtype)
     const char *const type = is_variant ? VARIANT : is_llama ? LLAMA : LSTM;
     return json_pack(
         "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:i, s:I}",
-        "architectures", class, "model_type", type, "dtype",
-        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "vocab_size",
-        (json_int_t)config->vocabulary, "hidden_size", (json_int_t)config->width,
-        "num_hidden_layers", (json_int_t)config->layers, "max_position_embeddings",
-        (json_int_t)config->max_positions, "tie_word_embeddings", !config->untied,
-        "use_cache", 1, "dropout", attn_json_decimal(config->dropout), "bos_token_id",
-        token_json(config->bos), "eos_token_id", token_json(config->eos), "pad_token_id",
-        ATTN_TOKEN_PAD, "text_window", (json_int_t)config->text_window);
+        "architectures", class, "model_type", type, "dtype", attn_json_dtype(dtype),
+        "vocab_size", (json_int_t)config->vocabulary, "hidden_size",
+        (json_int_t)config->width, "num_hidden_layers", (json_int_t)config->layers,
+        "max_position_embeddings", (json_int_t)config->max_positions,
+        "tie_word_embeddings", !config->untied, "use_cache", 1, "dropout",
+        attn_json_decimal(config->dropout), "bos_token_id", token_json(config->bos),
+        "eos_token_id", token_json(config->eos), "pad_token_id", ATTN_TOKEN_PAD,
+        "text_window", (json_int_t)config->text_window);
 }
 
 /* Once for `transformers` before version 5, once for later ones. */
@@ -241,12 +229,7 @@ attn_status attn_language_save(const attn_language *language, const char *folder
 {
     const attn_language_config *const config = &language->config;
     const bool is_llama = config->body == ATTN_LANGUAGE_LLAMA;
-    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
-        return attn_error_set(
-            error, ATTN_EINVAL,
-            "attn_language_save: dtype is %d, expected ATTN_DTYPE_F32 or ATTN_DTYPE_BF16",
-            dtype);
-    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_folder_make(folder, "attn_language_save", dtype, error));
     ATTN_TRY(attn_config_file_write(is_llama ? llama_json(config, dtype)
                                              : shared_json(config, dtype),
                                     folder, "config.json", error));

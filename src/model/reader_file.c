@@ -1,11 +1,8 @@
 /* A reader's folder: config.json and model.safetensors, held against each other. */
 #include "base/context.h"
-#include "file/safetensors.h"
+#include "model/folder.h"
 #include "model/reader_parts.h"
-#include "model/tensor_file.h"
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 static const char MODEL_TYPE[] = "attn-reader";
 static const char *const CLASSES[] = {"AttnTextClassifier", "AttnWordTagger", NULL};
@@ -116,24 +113,19 @@ static attn_status fill(attn_reader *reader, const attn_tensor_file *file)
     return attn_tensor_file_read(file, &reader->parameters);
 }
 
-static attn_status load_own(attn_reader **reader, const attn_config_file *config_file,
-                            const char *folder, attn_error *error)
+static attn_status load_own(attn_reader **reader, attn_folder *folder)
 {
-    char path[MOST_PATH_BYTES];
-    attn_tensor_file file = {.path = path, .error = error};
+    attn_error *const error = folder->config.error;
     attn_reader_config config;
     attn_reader *loaded;
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
-    ATTN_TRY(attn_reader_config_read(&config, config_file));
-    ATTN_TRY(attn_config_file_blame(config_file->path,
-                                    attn_reader_outline(&loaded, &config, error), error));
-    attn_status status = attn_labels_read(&loaded->labels, config_file);
+    ATTN_TRY(attn_reader_config_read(&config, &folder->config));
+    ATTN_TRY(attn_config_file_blame(&folder->config,
+                                    attn_reader_outline(&loaded, &config, error)));
+    attn_status status = attn_labels_read(&loaded->labels, &folder->config);
     if (status == ATTN_OK)
-        status = attn_safetensors_open(&file.tensors, path, error);
-    if (status == ATTN_OK) {
-        status = fill(loaded, &file);
-        attn_safetensors_close(file.tensors);
-    }
+        status = attn_folder_open_tensors(folder);
+    if (status == ATTN_OK)
+        status = fill(loaded, &folder->tensors);
     if (status == ATTN_OK)
         *reader = loaded;
     else
@@ -159,10 +151,12 @@ static attn_reader_config config_of_bert(const attn_bert_config *bert)
     };
 }
 
-static attn_status load_bert(attn_reader **reader, const char *folder, attn_error *error)
+static attn_status load_bert(attn_reader **reader, const attn_config_file *file,
+                             const char *path)
 {
+    attn_error *const error = file->error;
     attn_bert *bert;
-    ATTN_TRY(attn_bert_load(&bert, folder, error));
+    ATTN_TRY(attn_bert_load(&bert, path, error));
     const attn_bert_config *const of_bert = attn_bert_config_of(bert);
     const attn_reader_config config = config_of_bert(of_bert);
     attn_status status = ATTN_OK;
@@ -170,10 +164,10 @@ static attn_status load_bert(attn_reader **reader, const char *folder, attn_erro
         status = attn_error_set(error, ATTN_EUNSUPPORTED,
                                 "%.200s: a masked language model, expected one with "
                                 "labels of texts or tokens",
-                                folder);
+                                path);
     if (status == ATTN_OK)
-        status = attn_config_file_blame(
-            folder, attn_reader_outline(reader, &config, error), error);
+        status =
+            attn_config_file_blame(file, attn_reader_outline(reader, &config, error));
     if (status == ATTN_OK)
         (*reader)->bert = bert;
     else
@@ -181,29 +175,27 @@ static attn_status load_bert(attn_reader **reader, const char *folder, attn_erro
     return status;
 }
 
-attn_status attn_reader_load(attn_reader **reader, const char *folder, attn_error *error)
+attn_status attn_reader_load(attn_reader **reader, const char *path, attn_error *error)
 {
-    char path[MOST_PATH_BYTES];
-    attn_config_file file;
+    attn_folder folder;
     *reader = NULL;
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "config.json", error));
-    ATTN_TRY(attn_config_file_open(&file, path, error));
-    const json_t *const type = json_object_get(file.root, "model_type");
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const json_t *const type = json_object_get(folder.config.root, "model_type");
     const char *const name = json_string_value(type);
     attn_status status;
     if (!name)
-        status = attn_config_file_refuse(&file, "model_type", type,
+        status = attn_config_file_refuse(&folder.config, "model_type", type,
                                          "\"attn-reader\" or \"bert\"");
     else if (strcmp(name, MODEL_TYPE) == 0)
-        status = load_own(reader, &file, folder, error);
+        status = load_own(reader, &folder);
     else if (strcmp(name, "bert") == 0)
-        status = load_bert(reader, folder, error);
+        status = load_bert(reader, &folder.config, path);
     else
         status = attn_error_set(error, ATTN_EUNSUPPORTED,
                                 "%s: model_type is \"%.40s\", expected \"attn-reader\" "
                                 "or \"bert\"",
-                                path, name);
-    attn_config_file_close(&file);
+                                folder.config_path, name);
+    attn_folder_close(&folder);
     return status;
 }
 
@@ -219,8 +211,8 @@ static json_t *model_config(const attn_reader *reader, int dtype)
         "{s:[s], s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, "
         "s:o, s:o, s:o, s:o}",
         "architectures", CLASSES[config->tags ? 1 : 0], "model_type", MODEL_TYPE, "dtype",
-        dtype == ATTN_DTYPE_BF16 ? "bfloat16" : "float32", "body", BODIES[config->body],
-        "pooling", POOLINGS[config->pooling], "attention", ATTENTIONS[config->attention],
+        attn_json_dtype(dtype), "body", BODIES[config->body], "pooling",
+        POOLINGS[config->pooling], "attention", ATTENTIONS[config->attention],
         "word_state", WORD_STATES[config->mean_pieces ? 1 : 0], "vocab_size",
         (json_int_t)config->vocabulary, "max_position_embeddings",
         (json_int_t)config->max_positions, "embedding_size",
@@ -242,7 +234,7 @@ attn_status attn_reader_save(const attn_reader *reader, const char *folder, int 
 {
     if (reader->bert)
         return attn_bert_save(reader->bert, folder, dtype, error);
-    ATTN_TRY(attn_folder_make(folder, error));
+    ATTN_TRY(attn_folder_make(folder, "attn_reader_save", dtype, error));
     ATTN_TRY(attn_config_file_write(model_config(reader, dtype), folder, "config.json",
                                     error));
     ATTN_TRY(attn_tokenizer_config_write(folder, reader->config.max_positions, error));

@@ -1,13 +1,10 @@
 /* Which of the models that read and write a folder holds. */
 #include "model/seq2seq.h"
 #include "base/context.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "model/recurrent_translator.h"
-#include "model/tensor_file.h"
 #include "model/translator.h"
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 static attn_status load_translator(attn_seq2seq *model, const char *folder,
                                    attn_error *error)
@@ -50,14 +47,12 @@ static attn_status read_type(const attn_config_file *file, size_t *type)
                           json_string_value(value), expected);
 }
 
-attn_status attn_seq2seq_load(attn_seq2seq *model, const char *folder, attn_error *error)
+attn_status attn_seq2seq_load(attn_seq2seq *model, const char *path, attn_error *error)
 {
-    char path[MOST_PATH_BYTES];
-    attn_config_file file;
+    attn_folder folder;
     size_t type = 0;
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "config.json", error));
-    ATTN_TRY(attn_config_file_open(&file, path, error));
-    const attn_status status = read_type(&file, &type);
-    attn_config_file_close(&file);
-    return status == ATTN_OK ? TYPES[type].load(model, folder, error) : status;
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = read_type(&folder.config, &type);
+    attn_folder_close(&folder);
+    return status == ATTN_OK ? TYPES[type].load(model, path, error) : status;
 }

@@ -1,20 +1,10 @@
 /* Parameters and the tensors of a file. */
 #include "model/tensor_file.h"
 #include "base/context.h"
+#include "model/folder.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
-
-attn_status attn_folder_path(char *path, size_t bytes, const char *folder,
-                             const char *name, attn_error *error)
-{
-    const int length = snprintf(path, bytes, "%s/%s", folder, name);
-    if (length >= 0 && (size_t)length < bytes)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long", folder);
-}
 
 /* ---- Checking and reading -------------------------------------------------------- */
 
@@ -183,12 +173,8 @@ attn_status attn_tensor_file_write(const attn_parameters *parameters,
                                    const char *folder, int dtype, attn_error *error)
 {
     static const attn_safetensors_note notes[] = {{"format", "pt"}};
-    char path[MOST_PATH_BYTES];
-    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
-        return attn_error_set(
-            error, ATTN_EINVAL,
-            "%s: dtype is %d, expected ATTN_DTYPE_F32 or ATTN_DTYPE_BF16", folder, dtype);
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
+    char path[ATTN_FOLDER_PATH_BYTES];
+    ATTN_TRY(attn_folder_path(path, folder, "model.safetensors", error));
     attn_safetensors_entry *const entries =
         calloc(parameters->length + alias_count, sizeof *entries);
     if (!entries)

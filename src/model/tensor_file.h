@@ -12,10 +12,6 @@ typedef struct attn_tensor_file {
     attn_error *error;
 } attn_tensor_file;
 
-/* "FOLDER/name" in path [bytes]; ATTN_EINVAL where it does not fit. */
-ATTN_CHECKED attn_status attn_folder_path(char *path, size_t bytes, const char *folder,
-                                          const char *name, attn_error *error);
-
 /* The tensor of that name, if its shape is like's and it is floating point; ATTN_EFORMAT
  * names what is missing or differs. */
 ATTN_CHECKED attn_status attn_tensor_file_check(const attn_tensor_file *file,
@@ -55,7 +51,7 @@ typedef struct attn_tensor_alias {
 } attn_tensor_alias;
 
 /* FOLDER/model.safetensors, whole or not at all.
- * @param dtype  ATTN_DTYPE_F32 or ATTN_DTYPE_BF16; another is ATTN_EINVAL. */
+ * @param dtype  ATTN_DTYPE_F32 or ATTN_DTYPE_BF16. */
 ATTN_CHECKED attn_status attn_tensor_file_write(const attn_parameters *parameters,
                                                 const attn_tensor_alias *aliases,
                                                 size_t alias_count, const char *folder,

@@ -2,6 +2,7 @@
 #ifndef ATTN_MODEL_TRANSFORMER_H
 #define ATTN_MODEL_TRANSFORMER_H
 
+#include "model/config_file.h"
 #include "model/translator.h"
 
 enum {
@@ -48,7 +49,7 @@ ATTN_CHECKED attn_status attn_translator_allocate(attn_translator *translator,
 
 /* config.json and its companions, see config.c. */
 ATTN_CHECKED attn_status attn_translator_config_read(attn_translator_config *config,
-                                                     const char *path, attn_error *error);
+                                                     const attn_config_file *file);
 ATTN_CHECKED attn_status
 attn_translator_config_write(const attn_translator_config *config, const char *folder,
                              int dtype, attn_error *error);

@@ -1,13 +1,9 @@
 /* A translator's folder: model.safetensors held against the configuration before memory
  * is taken, and what tells its variants apart; and written. */
 #include "base/context.h"
-#include "model/config_file.h"
-#include "model/tensor_file.h"
+#include "model/folder.h"
 #include "model/transformer.h"
-#include <stdio.h>
 #include <string.h>
-
-enum { MOST_PATH_BYTES = 4096 };
 
 static const char OUTPUT_NAME[] = "lm_head.weight";
 
@@ -62,22 +58,20 @@ static bool has_positions(const attn_safetensors *tensors)
            attn_safetensors_find(tensors, "model.decoder.embed_positions.weight");
 }
 
-static attn_status load_tensors(attn_translator **translator,
-                                attn_translator_config *config, const char *config_path,
-                                const attn_tensor_file *file)
+static attn_status load(attn_translator **translator, attn_folder *folder)
 {
-    char note[sizeof(*translator)->note] = "";
+    const attn_tensor_file *const file = &folder->tensors;
+    attn_translator_config config;
     attn_translator *loaded;
-    attn_status status = settle_output(file, config, note, sizeof note);
-    if (status != ATTN_OK)
-        return status;
-    config->learned_positions = !config->normalise_first && has_positions(file->tensors);
-    status = attn_config_file_blame(
-        config_path, attn_translator_outline(&loaded, config, file->error), file->error);
-    if (status != ATTN_OK)
-        return status;
+    char note[sizeof(*translator)->note] = "";
+    ATTN_TRY(attn_translator_config_read(&config, &folder->config));
+    ATTN_TRY(attn_folder_open_tensors(folder));
+    ATTN_TRY(settle_output(file, &config, note, sizeof note));
+    config.learned_positions = !config.normalise_first && has_positions(file->tensors);
+    ATTN_TRY(attn_config_file_blame(
+        &folder->config, attn_translator_outline(&loaded, &config, file->error)));
     memcpy(loaded->note, note, sizeof note);
-    status = attn_tensor_file_check_all(file, &loaded->parameters, OTHERS);
+    attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, OTHERS);
     if (status == ATTN_OK)
         status = attn_translator_allocate(loaded, file->error);
     if (status == ATTN_OK)
@@ -89,20 +83,14 @@ static attn_status load_tensors(attn_translator **translator,
     return status;
 }
 
-attn_status attn_translator_load(attn_translator **translator, const char *folder,
+attn_status attn_translator_load(attn_translator **translator, const char *path,
                                  attn_error *error)
 {
-    char config_path[MOST_PATH_BYTES], path[MOST_PATH_BYTES];
-    attn_translator_config config;
-    attn_tensor_file file = {.path = path, .error = error};
+    attn_folder folder;
     *translator = NULL;
-    ATTN_TRY(
-        attn_folder_path(config_path, sizeof config_path, folder, "config.json", error));
-    ATTN_TRY(attn_folder_path(path, sizeof path, folder, "model.safetensors", error));
-    ATTN_TRY(attn_translator_config_read(&config, config_path, error));
-    ATTN_TRY(attn_safetensors_open(&file.tensors, path, error));
-    const attn_status status = load_tensors(translator, &config, config_path, &file);
-    attn_safetensors_close(file.tensors);
+    ATTN_TRY(attn_folder_open(&folder, path, error));
+    const attn_status status = load(translator, &folder);
+    attn_folder_close(&folder);
     return status;
 }
 
@@ -113,12 +101,6 @@ attn_status attn_translator_save(const attn_translator *translator, const char *
 {
     const attn_tensor_alias copies[] = {{COPIES_OF_EMBEDDING[0], translator->embedding},
                                         {COPIES_OF_EMBEDDING[1], translator->embedding}};
-    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
-        return attn_error_set(
-            error, ATTN_EINVAL,
-            "attn_translator_save: dtype is %d, expected ATTN_DTYPE_F32 or "
-            "ATTN_DTYPE_BF16",
-            dtype);
     ATTN_TRY(attn_translator_config_write(&translator->config, folder, dtype, error));
     return attn_tensor_file_write(&translator->parameters, copies,
                                   translator->config.untied ? COPIES : 0, folder, dtype,

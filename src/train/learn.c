@@ -1,7 +1,7 @@
 /* Learning a tokenizer. */
 #include "train/learn.h"
 #include "base/context.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/progress.h"
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #include "train/pairs_task.h"
 #include "base/context.h"
 #include "file/safetensors.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/learn.h"
 #include "train/pairs.h"
 #include "train/progress.h"

@@ -3,7 +3,7 @@
  * word lies inside its cell. */
 #include "base/context.h"
 #include "base/mix.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/progress.h"
 #include "train/task_captioner.h"
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * a long one. */
 #include "base/context.h"
 #include "file/safetensors.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/language_score.h"
 #include "train/learn.h"
 #include "train/progress.h"

@@ -2,7 +2,7 @@
  * tokens, and the loss of those that are hidden. */
 #include "base/context.h"
 #include "file/safetensors.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "train/learn.h"
 #include "train/masked.h"
 #include "train/progress.h"

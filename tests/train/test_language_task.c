@@ -3,7 +3,7 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "base/context.h"
 #include "file/file.h"
-#include "model/config_file.h"
+#include "model/folder.h"
 #include "tests/folder.h"
 #include "train/language_score.h"
 #include "train/train.h"

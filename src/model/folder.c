@@ -1,0 +1,81 @@
+/* A model's folder. */
+#include "model/folder.h"
+#include "base/context.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+attn_status attn_folder_path(char *path, const char *folder, const char *name,
+                             attn_error *error)
+{
+    const int length = snprintf(path, ATTN_FOLDER_PATH_BYTES, "%s/%s", folder, name);
+    if (length >= 0 && length < ATTN_FOLDER_PATH_BYTES)
+        return ATTN_OK;
+    return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long", folder);
+}
+
+/* ---- Reading --------------------------------------------------------------------- */
+
+attn_status attn_folder_open(attn_folder *folder, const char *path, attn_error *error)
+{
+    folder->tensors = (attn_tensor_file){.path = folder->tensors_path, .error = error};
+    ATTN_TRY(attn_folder_path(folder->config_path, path, "config.json", error));
+    ATTN_TRY(attn_folder_path(folder->tensors_path, path, "model.safetensors", error));
+    return attn_config_file_open(&folder->config, folder->config_path, error);
+}
+
+attn_status attn_folder_open_tensors(attn_folder *folder)
+{
+    return attn_safetensors_open(&folder->tensors.tensors, folder->tensors_path,
+                                 folder->tensors.error);
+}
+
+void attn_folder_close(attn_folder *folder)
+{
+    attn_safetensors_close(folder->tensors.tensors);
+    attn_config_file_close(&folder->config);
+}
+
+attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *folder,
+                                       int64_t vocabulary, attn_error *error)
+{
+    char path[ATTN_FOLDER_PATH_BYTES];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
+    const int64_t tokens = attn_tokenizer_size(*tokenizer);
+    if (tokens == vocabulary)
+        return ATTN_OK;
+    attn_tokenizer_destroy(*tokenizer);
+    *tokenizer = NULL;
+    return attn_error_set(
+        error, ATTN_EFORMAT,
+        "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has", folder,
+        (long long)tokens, (long long)vocabulary);
+}
+
+/* ---- Writing --------------------------------------------------------------------- */
+
+attn_status attn_folder_make(const char *folder, const char *saver, int dtype,
+                             attn_error *error)
+{
+    if (dtype != ATTN_DTYPE_F32 && dtype != ATTN_DTYPE_BF16)
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "%s: dtype is %d, expected ATTN_DTYPE_F32 or ATTN_DTYPE_BF16", saver, dtype);
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        return attn_error_set(error, ATTN_EIO, "%s: cannot make the folder: %s", folder,
+                              strerror(errno));
+    return ATTN_OK;
+}
+
+attn_status attn_tokenizer_config_write(const char *folder, int64_t max_positions,
+                                        attn_error *error)
+{
+    return attn_config_file_write(
+        json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class",
+                  "PreTrainedTokenizerFast", "bos_token", "<s>", "eos_token", "</s>",
+                  "pad_token", "<pad>", "unk_token", "<unk>", "model_max_length",
+                  (json_int_t)max_positions, "clean_up_tokenization_spaces", 0),
+        folder, "tokenizer_config.json", error);
+}
