@@ -9,7 +9,6 @@
 #include "model/folder.h"
 #include "tensor/single_thread.h"
 #include "text/tokenizer.h"
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,13 +112,7 @@ static attn_status encode_text(struct job *job, attn_error *error)
     if (job->masks == 0)
         return attn_error_set(error, ATTN_EINVAL,
                               "no %s in the text, expected one at least", MASK);
-    if (job->count > positions)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "the text has %" PRId64
-                              " tokens with <s> and </s>, expected at most %" PRId64
-                              ", the model's positions",
-                              job->count, positions);
-    return ATTN_OK;
+    return attn_tokens_fit("the text", (size_t)job->count - 2, positions - 2, error);
 }
 
 /* ---- Guessing -------------------------------------------------------------------- */

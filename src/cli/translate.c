@@ -65,18 +65,6 @@ static void empty_batch(struct job *job)
     job->count = 0;
 }
 
-static attn_status check_length(const struct job *job, const cli_lines *lines,
-                                size_t tokens, attn_error *error)
-{
-    const int64_t positions = job->model.seq2seq.max_positions;
-    if ((int64_t)tokens + 1 <= positions)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_EFORMAT,
-                          "%s: %zu tokens, the model has positions for %lld and "
-                          "</s>; a sentence a line, please",
-                          lines->place, tokens, (long long)positions - 1);
-}
-
 /* Adds the line read last: its text, and its ids with </s>; an empty one has none. */
 static attn_status add_line(struct job *job, cli_lines *lines, attn_error *error)
 {
@@ -87,7 +75,8 @@ static attn_status add_line(struct job *job, cli_lines *lines, attn_error *error
     size_t count;
     ATTN_TRY(attn_tokenizer_encode(job->model.tokenizer, lines->line, line->length,
                                    &tokens, &count, error));
-    attn_status status = check_length(job, lines, count, error);
+    attn_status status =
+        attn_tokens_fit(lines->place, count, job->model.seq2seq.max_positions - 1, error);
     if (status == ATTN_OK) {
         line->text = strdup(lines->line);
         line->ids = malloc((count + 1) * sizeof *line->ids);

@@ -38,17 +38,6 @@ static attn_status no_memory(builder *b)
     return attn_error_set(b->error, ATTN_ENOMEM, "memory was refused for a record");
 }
 
-static attn_status check_length(builder *b, const char *what, size_t tokens)
-{
-    const int64_t most = b->request->translator->max_positions;
-    if ((int64_t)tokens + 1 <= most)
-        return ATTN_OK;
-    return attn_error_set(b->error, ATTN_EINVAL,
-                          "%s has %zu tokens; the model has positions for %lld and </s>. "
-                          "Look at one sentence at a time",
-                          what, tokens, (long long)most - 1);
-}
-
 static attn_status encode(builder *b, const char *what, const char *text, size_t length,
                           attn_token **tokens, size_t *count)
 {
@@ -56,7 +45,10 @@ static attn_status encode(builder *b, const char *what, const char *text, size_t
     if (status == ATTN_OK)
         status = attn_tokenizer_encode(b->request->tokenizer, text, length, tokens, count,
                                        b->error);
-    return status == ATTN_OK ? check_length(b, what, *count) : status;
+    return status == ATTN_OK
+               ? attn_tokens_fit(what, *count, b->request->translator->max_positions - 1,
+                                 b->error)
+               : status;
 }
 
 static attn_status encode_source(builder *b, const char *text, size_t length)

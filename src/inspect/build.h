@@ -23,9 +23,9 @@ typedef struct attn_record_request {
  * "<s>"), cross row i the token being written (the last is </s>).  Word pieces are joined
  * into words: a word's weight is the sum over the pieces of a key and the mean over the
  * pieces of a query.
- * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (not UTF-8, with the place), or ATTN_EINVAL:
- * the text is empty, or it or its translation has more tokens than the model has
- *         positions (the message has both numbers; nothing is ever cut); or
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (the text is empty), ATTN_EFORMAT: it is not
+ *         UTF-8 (with the place), or it or its translation has more tokens than the model
+ *         has positions (the message has both numbers; nothing is ever cut); or
  *         ATTN_EUNSUPPORTED: a model without attention.
  */
 ATTN_CHECKED attn_status attn_record_build(attn_record **record,

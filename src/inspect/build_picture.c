@@ -69,14 +69,12 @@ static attn_status take_caption(builder *b)
     if (status == ATTN_OK)
         status = attn_tokenizer_encode(b->request->tokenizer, text, strlen(text),
                                        &b->caption.tokens, &b->caption.count, b->error);
+    if (status == ATTN_OK)
+        status = attn_tokens_fit(
+            "the caption", b->caption.count,
+            attn_captioner_config_of(b->request->captioner)->max_positions - 1, b->error);
     if (status != ATTN_OK)
         return status;
-    const int64_t most = attn_captioner_config_of(b->request->captioner)->max_positions;
-    if ((int64_t)b->caption.count + 1 > most)
-        return attn_error_set(b->error, ATTN_EINVAL,
-                              "the caption has %zu tokens; the model writes at most %lld "
-                              "and </s>",
-                              b->caption.count, (long long)most - 1);
     b->caption.raw = strdup(text);
     b->caption.text = strdup(text);
     b->caption.length = strlen(text);

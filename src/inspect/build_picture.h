@@ -19,9 +19,9 @@ typedef struct attn_picture_request {
 
 /**
  * @param name  of the picture, to show.
- * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (a caption that is not UTF-8), or
- *         ATTN_EINVAL: a picture of another size than the model's (the message has both),
- *         a caption longer than its positions.
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (a caption that is not UTF-8, or longer than
+ *         the model's positions), or ATTN_EINVAL: a picture of another size than the
+ *         model's (the message has both).
  */
 ATTN_CHECKED attn_status attn_record_build_picture(attn_record **record,
                                                    const attn_picture_request *request,

@@ -118,13 +118,10 @@ static attn_status encode(builder *b, const char *text, size_t length)
     if (status == ATTN_OK)
         status = b->request->labels_words ? tokenize_words(b, text, length)
                                           : tokenize(b, text, length);
+    if (status == ATTN_OK)
+        status = attn_tokens_fit("the text", b->count, b->request->most_tokens, b->error);
     if (status != ATTN_OK)
         return status;
-    if ((int64_t)b->count > b->request->most_tokens)
-        return attn_error_set(b->error, ATTN_EINVAL,
-                              "the text has %zu tokens; the model reads %lld at once. "
-                              "Look at one part at a time",
-                              b->count, (long long)b->request->most_tokens);
     b->ids = calloc(b->count + 1, sizeof *b->ids);
     b->record->source = strndup(text, length);
     if (b->ids == NULL || b->record->source == NULL)

@@ -39,9 +39,9 @@ typedef struct attn_text_request {
 
 /**
  * Words are joined as in attn_record_build.
- * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (not UTF-8, with the place), or ATTN_EINVAL:
- *         the text is empty, or has more tokens than the model reads at once (the message
- *         has both numbers; nothing is ever cut).
+ * @return ATTN_OK, ATTN_ENOMEM, ATTN_EINVAL (the text is empty), or ATTN_EFORMAT: it is
+ *         not UTF-8 (with the place), or has more tokens than the model reads at once
+ * (the message has both numbers; nothing is ever cut).
  */
 ATTN_CHECKED attn_status attn_record_build_text(attn_record **record,
                                                 const attn_text_request *request,

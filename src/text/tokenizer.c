@@ -250,6 +250,18 @@ attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *t
     return ATTN_OK;
 }
 
+attn_status attn_tokens_fit(const char *what, size_t count, int64_t most,
+                            attn_error *error)
+{
+    if ((int64_t)count <= most)
+        return ATTN_OK;
+    return attn_error_set(
+        error, ATTN_EFORMAT,
+        "%.300s has %zu tokens, expected at most %lld: the model has no "
+        "more positions",
+        what, count, (long long)most);
+}
+
 /* ---- Decoding -------------------------------------------------------------------- */
 
 static attn_status check_id(const attn_tokenizer *tokenizer, int32_t id,

@@ -49,6 +49,11 @@ ATTN_CHECKED attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer,
                                                attn_token **tokens, size_t *count,
                                                attn_error *error);
 
+/** ATTN_EFORMAT where what was encoded has more tokens than the model that is to read it
+ * has positions for, its own marks counted off: nothing is ever cut. */
+ATTN_CHECKED attn_status attn_tokens_fit(const char *what, size_t count, int64_t most,
+                                         attn_error *error);
+
 /** Text of the ids, specials left out; invalid UTF-8 becomes U+FFFD.  *text is NUL-ended
  * and the caller's to free; a byte 0 that was decoded is within it. */
 ATTN_CHECKED attn_status attn_tokenizer_decode(const attn_tokenizer *tokenizer,

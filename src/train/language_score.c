@@ -189,13 +189,13 @@ static attn_status append_pairs(attn_passages *texts, const attn_corpus *corpus,
             const size_t before = texts->count;
             ATTN_TRY(attn_passages_append(texts, text, strlen(text), scorer->tokenizer,
                                           positions, error));
-            if (texts->count > before + 1)
-                return attn_error_set(
-                    error, ATTN_EFORMAT,
-                    "%s, line %zu: %zu tokens with </s>, expected at most the model's "
-                    "%lld positions",
-                    path, line + 1, texts->begin[texts->count] - texts->begin[before],
-                    (long long)positions);
+            if (texts->count > before + 1) {
+                char place[1024];
+                snprintf(place, sizeof place, "%.900s, line %zu", path, line + 1);
+                return attn_tokens_fit(
+                    place, texts->begin[texts->count] - texts->begin[before] - 1,
+                    positions - 1, error);
+            }
         }
     if (texts->count > 0)
         return ATTN_OK;

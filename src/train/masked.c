@@ -3,6 +3,7 @@
 #include "base/context.h"
 #include "base/mix.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,11 +74,10 @@ static attn_status add_line(struct encoder *encoder, size_t line,
         return ATTN_OK;
     }
     const size_t parts = (count + encoder->room - 1) / encoder->room;
+    char place[32];
+    snprintf(place, sizeof place, "line %zu", line + 1);
     if (parts > 1 && encoder->refuses_long)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "line %zu has %zu tokens with <s> and </s>, expected at "
-                              "most %zu, the model's positions",
-                              line + 1, count + 2, encoder->room + 2);
+        return attn_tokens_fit(place, count, (int64_t)encoder->room, error);
     texts->lines++;
     texts->cut += parts > 1;
     for (size_t part = 0; part < parts; part++) {

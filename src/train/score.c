@@ -4,6 +4,7 @@
 #include "train/pairs.h"
 #include "train/pairs_task.h"
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,12 +82,13 @@ static attn_status encode_line(struct line *line, size_t number, const char *tex
     size_t count;
     ATTN_TRY(attn_tokenizer_encode(work->tokenizer, text, strlen(text), &tokens, &count,
                                    error));
-    const int64_t positions = work->model->max_positions;
-    if ((int64_t)count + 1 > positions) {
+    char place[32];
+    snprintf(place, sizeof place, "line %zu", number + 1);
+    const attn_status status =
+        attn_tokens_fit(place, count, work->model->max_positions - 1, error);
+    if (status != ATTN_OK) {
         free(tokens);
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "line %zu has %zu tokens, the model has %lld positions",
-                              number + 1, count + 1, (long long)positions);
+        return status;
     }
     *line = (struct line){number, malloc((count + 1) * sizeof *line->ids), count + 1};
     for (size_t n = 0; line->ids && n < count; n++)

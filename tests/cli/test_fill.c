@@ -188,8 +188,8 @@ static void misuse_is_told_from_failure(void **state)
                "attn fill: expected one text, got 0 arguments (attn fill --help)\n");
     expect_run("fill --model model --top-k 0 '<mask>'", "", 2, "", NULL);
     expect_run("fill --model model 'ababababababababab<mask>'", "", 1, "",
-               "attn fill: the text has 21 tokens with <s> and </s>, expected at most "
-               "12, the model's positions\n");
+               "attn fill: the text has 19 tokens, expected at most 10: the model has no "
+               "more positions\n");
     expect_run("fill --model plain '<mask>'", "", 1, "",
                "attn fill: plain/tokenizer.json: no <mask>, expected one\n");
     expect_run("fill --model labels '<mask>'", "", 1, "",

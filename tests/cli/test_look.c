@@ -313,8 +313,8 @@ static void what_is_wrong_is_named(void **state)
         {MODEL "missing.txt", 1, "no such file: missing.txt"},
         {MODEL "no/cat", 1, "no such file: no/cat"},
         {MODEL "$(printf 'a\\377')", 1, "the text: not UTF-8 at byte 2 (0xFF)"},
-        {MODEL "$(printf 'z%.0s' $(seq 40))", 2,
-         "the text has 40 tokens; the model has positions for 31 and </s>"},
+        {MODEL "$(printf 'z%.0s' $(seq 40))", 1,
+         "the text has 40 tokens, expected at most 31: the model has no more positions"},
         {MODEL OWN "'the cat' --at dog", 2,
          "no word \"dog\"; there are: the cat </s>; or le#1 chat#1 avait faim , le#2 "
          "chat#2 "

@@ -207,10 +207,10 @@ static void what_cannot_be_looked_at_is_refused_by_name(void **state)
          "the text is not UTF-8: byte 0xff at byte 3 of 3"},
         {"a", 1, "\xe4\xbd", ATTN_EFORMAT, "the translation is not UTF-8"},
         {"a\0b", 3, NULL, ATTN_EFORMAT, "NUL"},
-        {longest, 399, NULL, ATTN_EINVAL,
-         "the text has 399 tokens; the model has positions for 47 and </s>"},
-        {"a", 1, longest, ATTN_EINVAL,
-         "the translation has 399 tokens; the model has positions for 47 and </s>"},
+        {longest, 399, NULL, ATTN_EFORMAT,
+         "the text has 399 tokens, expected at most 47: the model has no more positions"},
+        {"a", 1, longest, ATTN_EFORMAT,
+         "the translation has 399 tokens, expected at most 47"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const attn_record_request wanted = request(cases[i].translation);
