@@ -174,8 +174,7 @@ static attn_status guess(struct job *job, attn_error *error)
     const attn_tensor *const logits =
         attn_bert_logits_at(job->bert, &pass, &input, job->places, job->masks);
     if (!logits)
-        return attn_error_from_context(error, attn_tape_status(job->tape),
-                                       job->context.attention);
+        return attn_tape_report(job->tape, error);
     struct candidate *const all = malloc((size_t)vocabulary * sizeof *all);
     job->candidates = calloc((size_t)(job->masks * job->wanted), sizeof *job->candidates);
     attn_status status = all && job->candidates ? ATTN_OK : out_of_memory(error);

@@ -206,9 +206,7 @@ static attn_status watch(builder *b)
                                    .target_in = b->target_ids,
                                    .target_starts = target_starts};
     model->kind->hidden(model->model, &pass, &batch);
-    status = attn_tape_status(tape);
-    if (status != ATTN_OK)
-        status = attn_error_from_context(b->error, status, b->request->context);
+    status = attn_tape_report(tape, b->error);
     attn_tape_destroy(tape);
     attn_watch_end(&b->watch);
     return status;

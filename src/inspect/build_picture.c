@@ -140,9 +140,7 @@ static attn_status watch(builder *b)
                                       .target_in = b->ids,
                                       .target_starts = starts};
     attn_captioner_hidden(b->request->captioner, &pass, &batch);
-    status = attn_tape_status(tape);
-    if (status != ATTN_OK)
-        status = attn_error_from_context(b->error, status, b->request->context);
+    status = attn_tape_report(tape, b->error);
     attn_tape_destroy(tape);
     attn_watch_end(&b->watch);
     return status;

@@ -210,8 +210,7 @@ static attn_status read(builder *b)
     status = request->read(request->user, &pass, b->ids, b->count, b->starts,
                            b->word_count, b->texts, &b->answer, b->error);
     if (attn_tape_status(tape) != ATTN_OK)
-        status =
-            attn_error_from_context(b->error, attn_tape_status(tape), request->context);
+        status = attn_tape_report(tape, b->error);
     attn_tape_destroy(tape);
     attn_watch_end(&b->watch);
     return status;

@@ -236,8 +236,7 @@ static attn_status search(const attn_captioner *captioner, attn_tape *tape,
     attn_recurrent_source source;
     attn_decoder decoder;
     if (!see(captioner, &pass, grey, pictures, &source))
-        return attn_error_from_context(error, attn_tape_status(tape),
-                                       attn_tape_context(tape));
+        return attn_tape_report(tape, error);
     ATTN_TRY(attn_recurrent_decoder_start(&decoder, &captioner->decoder, &pass, &source,
                                           pictures * options->beams, error));
     const attn_status status =

@@ -36,12 +36,6 @@ struct attn_decoding {
     int64_t *key_starts; /* of each row's keys [max_rows + 1] */
 };
 
-static attn_status tape_error(const attn_tape *tape, attn_error *error)
-{
-    return attn_error_from_context(error, attn_tape_status(tape),
-                                   attn_tape_context(tape));
-}
-
 static attn_pass inference_pass(const attn_decoding *decoding)
 {
     attn_tape_begin(decoding->tape, false, 0);
@@ -63,8 +57,7 @@ static attn_status encode(attn_decoding *decoding, const int32_t *source,
     for (int64_t i = 0; i < translator->config.decoder_layers; i++) {
         const attn_memory memory = attn_multihead_layer_memory(
             &translator->decoder[i].cross, &pass, encoded, packing);
-        if (attn_tape_status(decoding->tape) != ATTN_OK)
-            return tape_error(decoding->tape, error);
+        ATTN_TRY(attn_tape_report(decoding->tape, error));
         memcpy(decoding->cross[i].key, memory.key->data, bytes);
         memcpy(decoding->cross[i].value, memory.value->data, bytes);
     }
@@ -254,8 +247,7 @@ attn_status attn_decoding_step(attn_decoding *decoding, const int64_t *row_start
         x = step_layer(decoding, i, &pass, x, beams, parents);
     x = attn_translator_enter(translator, &translator->decoder_norm, &pass, x);
     const attn_tensor *const projected = attn_translator_project(translator, &pass, x);
-    if (attn_tape_status(pass.tape) != ATTN_OK)
-        return tape_error(pass.tape, error);
+    ATTN_TRY(attn_tape_report(pass.tape, error));
     *logits = projected->data;
     decoding->step++;
     return ATTN_OK;

@@ -239,9 +239,7 @@ static attn_status read_together(attn_language_run *run, const int32_t *ids,
         hidden = attn_language_read(&reading, ids);
     const attn_tensor *const projected =
         attn_language_project(language, &pass, last_row(run->tape, hidden));
-    if (attn_tape_status(run->tape) != ATTN_OK)
-        return attn_error_from_context(error, attn_tape_status(run->tape),
-                                       attn_tape_context(run->tape));
+    ATTN_TRY(attn_tape_report(run->tape, error));
     if (!is_llama)
         keep_states(run, &after);
     run->length += count;

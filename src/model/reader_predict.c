@@ -41,8 +41,7 @@ static attn_status predict_run(const attn_reader *reader, attn_tape *tape,
     attn_tape_begin(tape, false, 0);
     const attn_tensor *const logits = attn_reader_logits(reader, &pass, texts, count);
     if (!logits)
-        return attn_error_from_context(error, attn_tape_status(tape),
-                                       attn_tape_context(tape));
+        return attn_tape_report(tape, error);
     *rows = logits->extent[0];
     for (int64_t n = 0; n < *rows; n++)
         if (!softmax(logits->data + n * labels, labels, probabilities + n * labels))

@@ -27,12 +27,6 @@ struct decoding {
     int64_t *rows; /* 0, 1, 2, … [max_rows + 1] */
 };
 
-static attn_status tape_error(const attn_tape *tape, attn_error *error)
-{
-    return attn_error_from_context(error, attn_tape_status(tape),
-                                   attn_tape_context(tape));
-}
-
 static attn_pass inference_pass(const struct decoding *decoding)
 {
     attn_tape_begin(decoding->tape, false, 0);
@@ -136,8 +130,7 @@ static attn_status step(void *state, const int64_t *row_starts, const int64_t *p
                                                     &source, &before, &after, NULL);
     const attn_tensor *const projected = attn_recurrent_decoder_project(
         decoder, &pass, attn_recurrent_merge(decoder, &pass, joined));
-    if (attn_tape_status(pass.tape) != ATTN_OK)
-        return tape_error(pass.tape, error);
+    ATTN_TRY(attn_tape_report(pass.tape, error));
     if (!keep_states(decoding, &after))
         return attn_error_set(error, ATTN_ENOMEM, "decoding: no memory for states");
     decoding->is_started = true;

@@ -197,9 +197,7 @@ static attn_status start(attn_decoder *decoder, const void *model, attn_tape *ta
     const attn_pass pass = {.tape = tape, .parameters = &translator->parameters};
     attn_recurrent_source read;
     read_source(translator, &pass, source, packing, &read);
-    if (attn_tape_status(tape) != ATTN_OK)
-        return attn_error_from_context(error, attn_tape_status(tape),
-                                       attn_tape_context(tape));
+    ATTN_TRY(attn_tape_report(tape, error));
     return attn_recurrent_decoder_start(decoder, &translator->decoder, &pass, &read,
                                         max_rows, error);
 }

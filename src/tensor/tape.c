@@ -94,6 +94,13 @@ attn_status attn_tape_status(const attn_tape *tape)
     return tape->status;
 }
 
+attn_status attn_tape_report(const attn_tape *tape, attn_error *error)
+{
+    return tape->status == ATTN_OK
+               ? ATTN_OK
+               : attn_error_from_context(error, tape->status, tape->context);
+}
+
 attn_tensor *attn_tape_fail(attn_tape *tape, attn_status status, const char *format, ...)
 {
     if (tape->status != ATTN_OK)

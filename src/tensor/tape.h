@@ -13,7 +13,7 @@
 #ifndef ATTN_TENSOR_TAPE_H
 #define ATTN_TENSOR_TAPE_H
 
-#include "attn/attention.h"
+#include "base/error.h"
 
 enum { ATTN_TENSOR_RANK = 4 };
 
@@ -43,6 +43,8 @@ void attn_tape_begin(attn_tape *tape, bool training, uint64_t seed);
 attn_context *attn_tape_context(const attn_tape *tape);
 bool attn_tape_training(const attn_tape *tape);
 attn_status attn_tape_status(const attn_tape *tape);
+/** The tape's status; where it has failed, its message goes to error. */
+attn_status attn_tape_report(const attn_tape *tape, attn_error *error);
 
 /** Fails the tape with a message; returns NULL, so that an operation can end with it. */
 __attribute__((format(printf, 3, 4))) attn_tensor *

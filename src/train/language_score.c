@@ -69,8 +69,7 @@ static void read_runs(void *argument, size_t worker)
         if (run >= work->run_count)
             break;
         read_run(work, tape, run);
-        if (attn_tape_status(tape) != ATTN_OK)
-            attn_error_from_context(error, attn_tape_status(tape), context);
+        attn_tape_report(tape, error);
     }
     attn_tape_destroy(tape);
     attn_context_destroy(context);

@@ -125,9 +125,7 @@ static attn_status watch_picture(struct scoring *scoring, int64_t n, attn_error 
                                       .target_in = in,
                                       .target_starts = starts};
     attn_captioner_hidden(scoring->captioner, &pass, &batch);
-    status = attn_tape_status(tape);
-    if (status != ATTN_OK)
-        attn_error_from_context(error, status, scoring->context);
+    status = attn_tape_report(tape, error);
     attn_tape_destroy(tape);
     return status;
 }
