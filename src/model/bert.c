@@ -53,7 +53,7 @@ static attn_status check_sizes(const attn_bert_config *config, attn_error *error
 
 static attn_status check_config(const attn_bert_config *config, attn_error *error)
 {
-    if (config->head < ATTN_BERT_MASKED || config->head > ATTN_BERT_TOKENS)
+    if (config->head < ATTN_BERT_MASKED || config->head > ATTN_BERT_MEAN)
         return attn_error_set(error, ATTN_EINVAL, "bert: head is %d, unknown",
                               (int)config->head);
     ATTN_TRY(check_sizes(config, error));

@@ -1,7 +1,9 @@
 /* BERT (Devlin et al. 2019): a Transformer encoder with learned positions, normalising
  * last, in the layout of Hugging Face's BertForMaskedLM, BertForSequenceClassification
  * and BertForTokenClassification.  config.json and model.safetensors of a folder open
- * there and give the same logits, and what is saved there opens here.
+ * there and give the same logits, and what is saved there opens here.  Where labels of a
+ * text are read from the mean of its tokens, it opens there as a
+ * BertForTokenClassification, the mean of whose logits are the text's.
  *
  * Texts are packed (see nn/layers.h): there is no padding, and a token's position is
  * counted within its own text.  A text starts with <s> in the place of [CLS] and ends
@@ -16,7 +18,8 @@
 typedef enum attn_bert_head {
     ATTN_BERT_MASKED,   /* the vocabulary at each token */
     ATTN_BERT_SEQUENCE, /* labels of a text, read from its first token by a pooler */
-    ATTN_BERT_TOKENS    /* labels of each token */
+    ATTN_BERT_TOKENS,   /* labels of each token */
+    ATTN_BERT_MEAN      /* labels of a text, read from the mean of its tokens' states */
 } attn_bert_head;
 
 typedef struct attn_bert_config {

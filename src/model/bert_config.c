@@ -13,6 +13,7 @@ static const char *const ARCHITECTURES[] = {
     [ATTN_BERT_MASKED] = "BertForMaskedLM",
     [ATTN_BERT_SEQUENCE] = "BertForSequenceClassification",
     [ATTN_BERT_TOKENS] = "BertForTokenClassification",
+    [ATTN_BERT_MEAN] = "AttnBertMeanClassifier", /* tensors of the last */
 };
 enum { HEADS = sizeof ARCHITECTURES / sizeof ARCHITECTURES[0] };
 
@@ -20,8 +21,9 @@ enum { HEADS = sizeof ARCHITECTURES / sizeof ARCHITECTURES[0] };
 
 static attn_status read_head(const attn_config_file *file, attn_bert_head *head)
 {
-    static const char expected[] = "BertForMaskedLM, BertForSequenceClassification or "
-                                   "BertForTokenClassification";
+    static const char expected[] = "BertForMaskedLM, BertForSequenceClassification, "
+                                   "BertForTokenClassification or "
+                                   "AttnBertMeanClassifier";
     const json_t *const list = json_object_get(file->root, "architectures");
     const json_t *const first = json_array_get(list, 0);
     if (!json_is_string(first))

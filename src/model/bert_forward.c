@@ -3,7 +3,7 @@
  *     x = norm(word + position + type)
  *     each layer:  x ← norm(x + attention(x)),  x ← norm(x + feed_forward(x))
  *
- * and one of three heads on x.  Dropout falls on the first norm's result and on what
+ * and one of four heads on x.  Dropout falls on the first norm's result and on what
  * joins the residual stream. */
 #include "model/bert_parts.h"
 #include <math.h>
@@ -81,33 +81,42 @@ static struct head vocabulary_head(const attn_bert *bert, const attn_pass *pass,
     };
 }
 
-/* The first token of each text. */
-static attn_tensor *first_tokens(const attn_pass *pass, attn_tensor *x,
-                                 attn_packing packing)
+/* The first token of each text, as BERT's pooler turns it. */
+static attn_tensor *pool_first(const attn_bert *bert, const attn_pass *pass,
+                               attn_tensor *x, attn_packing packing)
 {
     const size_t bytes = (size_t)packing.sequences * sizeof(int32_t);
     int32_t *const rows = attn_tape_allocate(pass->tape, bytes);
     if (!rows)
         return NULL;
-    for (int64_t s = 0; s < packing.sequences; s++) {
+    for (int64_t s = 0; s < packing.sequences; s++)
+        rows[s] = (int32_t)packing.starts[s];
+    return attn_linear_activate(
+        pass->tape, attn_gather(pass->tape, x, rows, packing.sequences, 1),
+        attn_pass_parameter(pass, bert->pooler.weight),
+        attn_pass_parameter(pass, bert->pooler.bias), ATTN_TANH, 0.0f);
+}
+
+/* A row for each text. */
+static attn_tensor *pool(const attn_bert *bert, const attn_pass *pass, attn_tensor *x,
+                         attn_packing packing)
+{
+    for (int64_t s = 0; s < packing.sequences; s++)
         if (packing.starts[s] == packing.starts[s + 1])
             return attn_tape_fail(pass->tape, ATTN_EINVAL,
                                   "bert: text %lld has no token, expected one at least, "
                                   "from which its label is read",
                                   (long long)s);
-        rows[s] = (int32_t)packing.starts[s];
-    }
-    return attn_gather(pass->tape, x, rows, packing.sequences, 1);
+    if (bert->config.head == ATTN_BERT_SEQUENCE)
+        return pool_first(bert, pass, x, packing);
+    return attn_pool(pass->tape, x, ATTN_POOL_MEAN, packing.sequences, packing.starts);
 }
 
 static struct head label_head(const attn_bert *bert, const attn_pass *pass,
                               attn_tensor *x, attn_packing packing)
 {
-    if (bert->config.head == ATTN_BERT_SEQUENCE && x)
-        x = attn_linear_activate(pass->tape, first_tokens(pass, x, packing),
-                                 attn_pass_parameter(pass, bert->pooler.weight),
-                                 attn_pass_parameter(pass, bert->pooler.bias), ATTN_TANH,
-                                 0.0f);
+    if (bert->config.head != ATTN_BERT_TOKENS && x)
+        x = pool(bert, pass, x, packing);
     return (struct head){
         .x = attn_dropout(pass->tape, x, bert->config.classifier_dropout),
         .weight = attn_pass_parameter(pass, bert->classifier.weight),

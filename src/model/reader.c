@@ -74,9 +74,13 @@ static attn_status check_choices(const attn_reader_config *config, attn_error *e
          "texts are labelled and words attend to one another"},
         {!config->tags && config->mean_pieces,
          "texts are labelled and a word's state is the mean of its tokens'"},
-        {is_transformer && (config->pooling != ATTN_READER_MEAN ||
-                            config->attention != ATTN_READER_ALONE),
-         "a Transformer has a pooling or an attention of its own"},
+        {is_transformer && config->attention != ATTN_READER_ALONE,
+         "a Transformer has an attention of its own"},
+        {is_transformer && config->pooling != ATTN_READER_MEAN &&
+             config->pooling != ATTN_READER_FIRST,
+         "a Transformer's pooling is neither the mean nor the first token's"},
+        {!is_transformer && config->pooling == ATTN_READER_FIRST,
+         "the first token's state is read where the body is no Transformer"},
         {is_transformer && config->mean_pieces,
          "a Transformer's word is the mean of its tokens, expected the first"},
         {config->pooling == ATTN_READER_LAST && !is_recurrent(config->body),
@@ -230,7 +234,9 @@ static attn_status create_transformer(attn_reader *reader, uint64_t seed,
     const attn_reader_config *const config = &reader->config;
     attn_bert_config bert;
     attn_bert_config_init(&bert);
-    bert.head = config->tags ? ATTN_BERT_TOKENS : ATTN_BERT_SEQUENCE;
+    bert.head = config->tags                           ? ATTN_BERT_TOKENS
+                : config->pooling == ATTN_READER_FIRST ? ATTN_BERT_SEQUENCE
+                                                       : ATTN_BERT_MEAN;
     bert.labels = config->labels;
     bert.vocabulary = config->vocabulary;
     bert.max_positions = config->max_positions;

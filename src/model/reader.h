@@ -33,9 +33,10 @@ typedef enum attn_reader_body {
 typedef enum attn_reader_pooling {
     ATTN_READER_MEAN,
     ATTN_READER_MAX,
-    ATTN_READER_LAST,     /* of a recurrent body: the last state of each direction */
-    ATTN_READER_ATTENTION /* Σ softmax(v·tanh(W h + b)) h, additive attention with one
-                           * query (Yang et al. 2016, section 2.2) */
+    ATTN_READER_LAST,      /* of a recurrent body: the last state of each direction */
+    ATTN_READER_ATTENTION, /* Σ softmax(v·tanh(W h + b)) h, additive attention with one
+                            * query (Yang et al. 2016, section 2.2); no Transformer */
+    ATTN_READER_FIRST      /* of a Transformer: BERT's pooler on the first token */
 } attn_reader_pooling;
 
 /** What a word's state may see of the others', beside it in what the labels are read
@@ -60,7 +61,7 @@ typedef struct attn_reader_config {
     int64_t layers;    /* of a recurrent body or a Transformer, else 0 */
     bool both_ways;    /* of a recurrent body */
     int64_t filter_count, filters[ATTN_READER_FILTERS]; /* their lengths in tokens */
-    attn_reader_pooling pooling;                        /* of texts; no Transformer */
+    attn_reader_pooling pooling;                        /* of texts */
     attn_reader_attention attention;                    /* of words; no Transformer */
     int64_t attention_width;                            /* D, of both; else 0 */
     bool mean_pieces; /* a word's state is the mean of its tokens', and not the first */

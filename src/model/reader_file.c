@@ -142,6 +142,8 @@ static attn_reader_config config_of_bert(const attn_bert_config *bert)
         .vocabulary = bert->vocabulary,
         .max_positions = bert->max_positions,
         .body = ATTN_BODY_TRANSFORMER,
+        .pooling =
+            bert->head == ATTN_BERT_SEQUENCE ? ATTN_READER_FIRST : ATTN_READER_MEAN,
         .width = bert->width,
         .layers = bert->layers,
         .heads = bert->heads,

@@ -16,7 +16,7 @@
 
 static const char *const BODIES[] = {"bag",  "convolution", "rnn", "gru",
                                      "lstm", "transformer", NULL};
-static const char *const POOLINGS[] = {"mean", "max", "last", "attention", NULL};
+static const char *const POOLINGS[] = {"mean", "max", "last", "attention", "first", NULL};
 static const char *const ATTENTIONS[] = {"none", "additive", "dot", NULL};
 static const char *const WORD_STATES[] = {"first", "mean", NULL};
 static const char *const TOO_LONG[] = {"split", "refuse", NULL};
@@ -417,7 +417,8 @@ static attn_status save(const attn_task *task, const char *folder, attn_error *e
 /* ---- Kinds ----------------------------------------------------------------------- */
 
 static const char *const CLASSIFIERS[] = {"AttnTextClassifier",
-                                          "BertForSequenceClassification", NULL};
+                                          "BertForSequenceClassification",
+                                          "AttnBertMeanClassifier", NULL};
 static const char *const TAGGERS[] = {"AttnWordTagger", "BertForTokenClassification",
                                       NULL};
 

@@ -59,9 +59,17 @@ attn_bert_input bert_input_alone(int64_t text, int64_t *starts)
         BERT_IDS + BERT_STARTS[text], BERT_TYPES + BERT_STARTS[text], {1, starts}};
 }
 
+int64_t bert_rows_of(attn_bert_head head, int64_t tokens)
+{
+    return head == ATTN_BERT_SEQUENCE || head == ATTN_BERT_MEAN ? 1 : tokens;
+}
+
 int64_t bert_rows(const attn_bert_config *config)
 {
-    return config->head == ATTN_BERT_SEQUENCE ? BERT_TEXTS : BERT_TOKENS;
+    int64_t rows = 0;
+    for (int64_t i = 0; i < BERT_TEXTS; i++)
+        rows += bert_rows_of(config->head, BERT_STARTS[i + 1] - BERT_STARTS[i]);
+    return rows;
 }
 
 int64_t bert_columns(const attn_bert_config *config)

@@ -14,7 +14,9 @@ attn_bert *bert_create(const attn_bert_config *config, uint64_t seed);
 attn_bert_input bert_input(void);
 /* One text of it; starts[2] is the caller's. */
 attn_bert_input bert_input_alone(int64_t text, int64_t *starts);
-/* Of the whole batch; see attn_bert_logits. */
+/* Of one text; see attn_bert_logits. */
+int64_t bert_rows_of(attn_bert_head head, int64_t tokens);
+/* Of the whole batch. */
 int64_t bert_rows(const attn_bert_config *config);
 int64_t bert_columns(const attn_bert_config *config);
 

@@ -24,7 +24,7 @@ static const struct kind {
     {"an LSTM under attention", ATTN_BODY_LSTM, ATTN_READER_ATTENTION, 0, false, true},
     {"a GRU's mean", ATTN_BODY_GRU, ATTN_READER_MEAN, 0, false, false},
     {"an RNN's last state", ATTN_BODY_RNN, ATTN_READER_LAST, 0, false, false},
-    {"a Transformer", ATTN_BODY_TRANSFORMER, ATTN_READER_MEAN, 0, false, false},
+    {"a Transformer", ATTN_BODY_TRANSFORMER, ATTN_READER_FIRST, 0, false, false},
     {"a tagging bag", ATTN_BODY_BAG, ATTN_READER_MEAN, 0, true, false},
     {"a tagging convolution", ATTN_BODY_CONVOLUTION, ATTN_READER_MEAN, 0, true, true},
     {"a tagging LSTM", ATTN_BODY_LSTM, ATTN_READER_MEAN, 0, true, true},
@@ -33,6 +33,7 @@ static const struct kind {
     {"a tagging LSTM with products", ATTN_BODY_LSTM, ATTN_READER_MEAN,
      ATTN_READER_PRODUCT, true, false},
     {"a tagging Transformer", ATTN_BODY_TRANSFORMER, ATTN_READER_MEAN, 0, true, false},
+    {"a Transformer's mean", ATTN_BODY_TRANSFORMER, ATTN_READER_MEAN, 0, false, false},
 };
 
 const char *small_reader_name(int kind)

@@ -5,7 +5,7 @@
 #include "model/reader.h"
 #include "small.h"
 
-enum { READER_TEXTS = 4, READER_LABELS = 3, READER_VOCABULARY = 29, READER_KINDS = 15 };
+enum { READER_TEXTS = 4, READER_LABELS = 3, READER_VOCABULARY = 29, READER_KINDS = 16 };
 
 /* A configuration of each body, pooling and attention, kind 0 to READER_KINDS − 1; the
  * first nine label texts, the others words.  No dropout. */

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { HEADS = 3, MOST_WIDTH = 40, MOST_TOKENS = 16 };
+enum { HEADS = 4, MOST_WIDTH = 40, MOST_TOKENS = 16 };
 
 /* ---- Reference ------------------------------------------------------------------- */
 
@@ -151,7 +151,14 @@ static void reference_logits(struct reference *r, int64_t t, double *logits)
 {
     const int64_t width = r->config->width;
     double y[MOST_WIDTH];
-    if (r->config->head == ATTN_BERT_TOKENS) {
+    if (r->config->head == ATTN_BERT_MEAN) {
+        for (int64_t i = 0; i < width; i++) {
+            y[i] = 0.0;
+            for (int64_t token = 0; token < r->tokens; token++)
+                y[i] += r->x[token][i] / (double)r->tokens;
+        }
+        linear(r, "classifier", y, width, r->config->labels, logits);
+    } else if (r->config->head == ATTN_BERT_TOKENS) {
         linear(r, "classifier", r->x[t], width, r->config->labels, logits);
     } else if (r->config->head == ATTN_BERT_SEQUENCE) {
         linear(r, "bert.pooler.dense", r->x[t], width, width, y);
@@ -189,7 +196,7 @@ static void check_against_reference(const attn_bert_config *config)
         struct reference r = {
             config, attn_bert_parameters(bert), BERT_STARTS[text + 1] - start, {{0}}};
         reference_encode(&r, BERT_IDS + start, BERT_TYPES + start);
-        const int64_t rows = config->head == ATTN_BERT_SEQUENCE ? 1 : r.tokens;
+        const int64_t rows = bert_rows_of(config->head, r.tokens);
         for (int64_t row = 0; row < rows; row++) {
             double expected[MOST_WIDTH];
             reference_logits(&r, row, expected);
@@ -236,7 +243,7 @@ static void a_text_alone_has_the_bits_it_has_among_others(void **state)
         for (int64_t text = 0; text < BERT_TEXTS; text++) {
             int64_t starts[2];
             const attn_bert_input alone = bert_input_alone(text, starts);
-            const int64_t rows = head == ATTN_BERT_SEQUENCE ? 1 : starts[1];
+            const int64_t rows = bert_rows_of(config.head, starts[1]);
             assert_memory_equal(bert_logits(bert, other, &alone), together,
                                 (size_t)(rows * columns) * sizeof(float));
             together += rows * columns;

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-enum { HEADS = 3, MOST_TENSORS = 64, PATH_BYTES = 1024 };
+enum { HEADS = 4, MOST_TENSORS = 64, PATH_BYTES = 1024 };
 
 static const char *const LABELS[BERT_LABELS] = {"a \"b\"", "noun", "", "verb", "übrig"};
 static const char *script;
@@ -479,7 +479,8 @@ static void write_case(const char *folder, const char *name,
 
 /* A folder for each head, and one for an untied output. */
 enum { CASES = HEADS + 1, FOLDER_BYTES = 96 };
-static const char *const CASE_NAMES[CASES] = {"masked", "sequence", "tokens", "untied"};
+static const char *const CASE_NAMES[CASES] = {"masked", "sequence", "tokens", "mean",
+                                              "untied"};
 
 static attn_bert_config case_config(int i)
 {
