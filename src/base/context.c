@@ -1,6 +1,7 @@
 /* Life of a context.  Besides caches (attention/cache.c) nothing in the library
  * allocates. */
 #include "base/context.h"
+#include "base/error.h"
 #include "kernel/table.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,6 +102,28 @@ attn_status attn_context_create(attn_context **context,
     created->pool = options->pool;
     *context = created;
     return ATTN_OK;
+}
+
+attn_status attn_context_open(attn_context **context, const attn_context_options *options,
+                              attn_error *error)
+{
+    char names[96];
+    const attn_status status = attn_context_create(context, options);
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    if (status != ATTN_EUNSUPPORTED)
+        return attn_error_set(error, status, "cannot create a context: %s",
+                              attn_status_name(status));
+    attn_kernels_list(names, sizeof names);
+    if (options && options->isa)
+        return attn_error_set(error, status,
+                              "the instruction set is '%.40s', expected one that this "
+                              "processor has: %s",
+                              options->isa, names);
+    return attn_error_set(error, status,
+                          "ATTN_ISA is '%.40s', expected an instruction set that this "
+                          "processor has: %s",
+                          getenv("ATTN_ISA"), names);
 }
 
 void attn_context_destroy(attn_context *context)

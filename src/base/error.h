@@ -17,4 +17,10 @@ attn_error_set(attn_error *error, attn_status status, const char *format, ...);
 attn_status attn_error_from_context(attn_error *error, attn_status status,
                                     const attn_context *context);
 
+/* attn_context_create, with the reason where it fails: which instruction set was asked
+ * for and which this processor has, or no memory. */
+ATTN_CHECKED attn_status attn_context_open(attn_context **context,
+                                           const attn_context_options *options,
+                                           attn_error *error);
+
 #endif

@@ -53,13 +53,7 @@ static attn_status load(struct job *job, const char *name, attn_error *error)
         status = attn_folder_tokenizer_load(
             &job->tokenizer, job->folder,
             attn_captioner_config_of(job->captioner)->decoder.vocabulary, error);
-    if (status != ATTN_OK)
-        return status;
-    status = attn_context_create(&job->context, NULL);
-    return status == ATTN_OK
-               ? status
-               : attn_error_set(error, status, "no attention on this machine: %s",
-                                attn_status_name(status));
+    return status == ATTN_OK ? attn_context_open(&job->context, NULL, error) : status;
 }
 
 static attn_status print(const struct job *job, const char *file, const char *truth,

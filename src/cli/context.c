@@ -14,21 +14,17 @@ attn_status cli_context_create(cli_context *context, size_t threads, attn_error 
     context->pool = pthreadpool_create(threads);
     if (!context->pool)
         return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads", threads);
-    const attn_status status = attn_context_create(
-        &context->attention, &(attn_context_options){
-                                 .threads = pthreadpool_get_threads_count(context->pool),
-                                 .parallel_for = run_on_pool,
-                                 .pool = context->pool,
-                             });
-    if (status == ATTN_OK)
-        return ATTN_OK;
-    cli_context_destroy(context);
-    if (status == ATTN_EUNSUPPORTED)
-        return attn_error_set(error, status,
-                              "the instruction set that ATTN_ISA names is unknown, or "
-                              "this processor lacks it");
-    return attn_error_set(error, status, "cannot create a context: %s",
-                          attn_status_name(status));
+    const attn_status status =
+        attn_context_open(&context->attention,
+                          &(attn_context_options){
+                              .threads = pthreadpool_get_threads_count(context->pool),
+                              .parallel_for = run_on_pool,
+                              .pool = context->pool,
+                          },
+                          error);
+    if (status != ATTN_OK)
+        cli_context_destroy(context);
+    return status;
 }
 
 void cli_context_destroy(cli_context *context)

@@ -119,10 +119,9 @@ attn_status look_make_record(const look_request *request, attn_record **record,
         status = read_type(folder, type, sizeof type, error);
     if (status != ATTN_OK)
         return status;
-    status = attn_context_create(&context, NULL);
+    status = attn_context_open(&context, NULL, error);
     if (status != ATTN_OK)
-        return attn_error_set(error, status, "no attention on this machine: %s",
-                              attn_status_name(status));
+        return status;
     const char *const name = base_name(folder);
     if (request->is_picture && !is_one_of(type, pictures))
         status = attn_error_set(error, ATTN_EINVAL,

@@ -30,11 +30,7 @@ attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
             "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has",
             reader->folder, (long long)tokens, (long long)config->vocabulary);
     attn_blas_use_one_thread();
-    const attn_status status = attn_context_create(&reader->context, NULL);
-    return status == ATTN_OK
-               ? ATTN_OK
-               : attn_error_set(error, status, "no attention on this machine: %s",
-                                attn_status_name(status));
+    return attn_context_open(&reader->context, NULL, error);
 }
 
 void cli_reader_free(cli_reader *reader)

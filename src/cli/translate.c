@@ -204,12 +204,8 @@ static attn_status start(struct job *job, const char *name, attn_error *error)
     if (!job->pool || !job->contexts || !job->errors || !job->lines)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for %lld threads",
                               (long long)job->threads);
-    for (int64_t t = 0; t < job->threads; t++) {
-        const attn_status status = attn_context_create(&job->contexts[t], NULL);
-        if (status != ATTN_OK)
-            return attn_error_set(error, status, "no attention on this machine: %s",
-                                  attn_status_name(status));
-    }
+    for (int64_t t = 0; t < job->threads; t++)
+        ATTN_TRY(attn_context_open(&job->contexts[t], NULL, error));
     return ATTN_OK;
 }
 

@@ -58,12 +58,9 @@ static void read_runs(void *argument, size_t worker)
     attn_error *const error = &work->errors[worker];
     attn_context *context = NULL;
     attn_tape *tape = NULL;
-    attn_status status = attn_context_create(&context, NULL);
-    if (status == ATTN_OK)
-        status = attn_tape_create(&tape, context);
-    if (status != ATTN_OK)
-        attn_error_set(error, status, "no attention on this machine: %s",
-                       attn_status_name(status));
+    error->status = attn_context_open(&context, NULL, error);
+    if (error->status == ATTN_OK && attn_tape_create(&tape, context) != ATTN_OK)
+        attn_error_set(error, ATTN_ENOMEM, "no memory for a tape");
     while (error->status == ATTN_OK) {
         const size_t run = atomic_fetch_add(&work->next, 1);
         if (run >= work->run_count)

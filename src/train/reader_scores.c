@@ -29,11 +29,9 @@ static void label_share(void *argument, size_t thread)
     const size_t end = work->texts->count * (thread + 1) / work->threads;
     attn_error *const error = &work->errors[thread];
     attn_context *context;
-    error->status = attn_context_create(&context, NULL);
-    if (error->status != ATTN_OK) {
-        attn_error_set(error, error->status, "no context");
+    error->status = attn_context_open(&context, NULL, error);
+    if (error->status != ATTN_OK)
         return;
-    }
     const size_t labels = (size_t)attn_reader_config_of(work->reader)->labels;
     error->status = attn_reader_predict(
         work->reader, context, work->texts->texts + first, (int64_t)(end - first),

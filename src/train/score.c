@@ -165,9 +165,7 @@ static void translate_chunks(void *argument, size_t worker)
     struct work *const work = argument;
     struct result *const result = &work->results[worker];
     attn_context *context;
-    attn_status status = attn_context_create(&context, NULL);
-    if (status != ATTN_OK)
-        attn_error_set(&result->error, status, "a context: %s", attn_status_name(status));
+    attn_status status = attn_context_open(&context, NULL, &result->error);
     while (status == ATTN_OK && !atomic_load(&work->failed)) {
         const size_t turn = atomic_fetch_add(&work->next, 1);
         if (turn >= work->chunk_count)

@@ -230,9 +230,7 @@ static attn_status prepare(struct scoring *scoring, attn_error *error)
     if (strcmp(job->name, "valid") == 0)
         scoring->composition = attn_captioner_composition(config, &scoring->digits,
                                                           ATTN_DIGITS_VALID, EMPTY);
-    const attn_status created = attn_context_create(&scoring->context, NULL);
-    if (created != ATTN_OK)
-        return attn_error_set(error, created, "a context: %s", attn_status_name(created));
+    ATTN_TRY(attn_context_open(&scoring->context, NULL, error));
     int64_t rows, columns;
     attn_captioner_grid(scoring->captioner, &rows, &columns);
     scoring->points = config->rows * config->columns;

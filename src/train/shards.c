@@ -54,16 +54,16 @@ attn_status attn_shards_create(attn_shards *shards, size_t count, size_t floats,
         status = out_of_memory(error);
     for (size_t n = 0; n < count && status == ATTN_OK; n++) {
         struct attn_shard *const shard = &shards->list[n];
-        status = attn_context_create(&shard->context, NULL);
-        if (status == ATTN_OK)
-            status = attn_tape_create(&shard->tape, shard->context);
+        status = attn_context_open(&shard->context, NULL, error);
+        if (status != ATTN_OK)
+            break;
+        status = attn_tape_create(&shard->tape, shard->context);
         if (status == ATTN_OK && floats > 0) {
             shards->gradients[n] = attn_floats_allocate(floats);
             status = shards->gradients[n] ? ATTN_OK : ATTN_ENOMEM;
         }
         if (status != ATTN_OK)
-            attn_error_set(error, status,
-                           "a context, tape and gradient of %zu floats: %s", floats,
+            attn_error_set(error, status, "a tape and gradient of %zu floats: %s", floats,
                            attn_status_name(status));
     }
     if (status != ATTN_OK)

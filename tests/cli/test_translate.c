@@ -189,7 +189,13 @@ static void misuse_is_named(void **state)
         "translate --help)\n");
     expect_run("translate --bream 4", "a\n", 2, "",
                "attn translate: --bream is not an option (attn translate --help)\n");
-    run_result result = run("translate --model nowhere", "a\n");
+    setenv("ATTN_ISA", "x87", 1);
+    run_result result = run("translate --model model", "a\n");
+    unsetenv("ATTN_ISA");
+    assert_int_equal(result.code, 1);
+    assert_non_null(strstr(result.err, "attn translate: ATTN_ISA is 'x87', expected "));
+    run_free(&result);
+    result = run("translate --model nowhere", "a\n");
     assert_int_equal(result.code, 1);
     assert_non_null(strstr(result.err, "attn translate: no model 'nowhere'"));
     run_free(&result);
