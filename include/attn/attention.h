@@ -222,8 +222,8 @@ typedef struct attn_options {
      * A query adds to the score of key j those of all positions after j up to its own
      * (Lin et al. 2025, "Forgetting Transformer"), so causal is a must.  Below −10000
      * counts as that, −∞ too: nothing is left either way.  Positions without a key forget
-     * nothing.  A NaN reaches the rows at and after its position.  attn_decode takes
-     * these sums as a bias. */
+     * nothing.  A NaN reaches the rows at and after its position; of a sequence with one
+     * query, only if that sees a key before it. */
     attn_input log_forget;
     const float *sinks; /* [H]: a logit that joins the sum of each row and has no
                          * value.  NULL for none; −∞ is none for that head */

@@ -130,10 +130,15 @@ typedef struct attn_batch {
  *
  * @param tensors  query [count][H][1][D], output [count][H][1][Dv], lse and statistics as
  *                 in attn_forward; key and value have data NULL: the cache stands in.
- * @param options  as in attn_forward, positions counting within the sequence; keep and
- *                 bias are [count][H][1][keys of the longest sequence].  Not supported,
- * and refused by name: dropout, additive scores, lengths and starts (the cache knows
- * them), and statistics.received.
+ * @param options  as in attn_forward, positions counting within the sequence.  With L
+ * keys in the longest sequence of the batch, keep and bias are [count][H][1][L],
+ * log_forget is [count][H][L][1], the gates of all keys in the cache, and blocks
+ * [count][H][1][L in blocks]: of a layout, the row that the query's own position is in.
+ * So is received [count][H][L].  Not supported, and refused by name: dropout, additive
+ * scores, and lengths and starts, which the cache knows.
+ *
+ * Only keys and values that a head of their key head's group sees by window, sink keys
+ * and blocks are read, and work goes with these.
  *
  * Error: that of attn_forward.  With ATTN_CACHE_I8, against what the scaled whole numbers
  * mean, for |scores| ≤ 30: the query is rounded to 1/65278 of its largest magnitude q, so

@@ -35,7 +35,6 @@ static attn_status check_options(attn_context *context, const struct call *call,
     } refused[] = {
         {"tensors.key", tensors->key.data != NULL},
         {"tensors.value", tensors->value.data != NULL},
-        {"tensors.statistics.received", tensors->statistics.received != NULL},
         {"options.dropout", options->dropout != 0.0},
         {"options.additive", options->additive != NULL},
         {"options.query_lengths", options->query_lengths != NULL},

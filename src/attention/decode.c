@@ -2,10 +2,11 @@
  * How the work falls into units is in decode_layout.c, what splits leave behind and how
  * it is merged in decode_merge.c. */
 #include "attention/decode.h"
-#include "attention/cache.h"
 #include "attention/decode_additive.h"
+#include "attention/decode_gates.h"
 #include "attention/decode_layout.h"
 #include "attention/decode_merge.h"
+#include "attention/decode_pieces.h"
 #include "attention/received.h"
 #include <math.h>
 #include <string.h>
@@ -97,36 +98,56 @@ static void take_heads(struct attn_decoder *decoder, int64_t group)
             decoder->slopes[i] = decoder->heads[i % decoder->panel.heads].alibi_slope;
 }
 
-/* bias and keep of the block's keys, [key][heads]; what they hide is taken from the
- * counts. */
-static void fill_added(struct attn_decoder *decoder, int64_t first, int64_t keys,
-                       int64_t *visible)
+/* Bias and keep of one head, for keys from `first` on. */
+static void read_row(float *row, const struct attn_decoder *decoder,
+                     const struct attn_head *head, int64_t first, int64_t keys)
 {
     const attn_options *const options = decoder->forward->problem->options;
+    const attn_input *const bias = &options->bias;
+    const struct attn_matrix from = {
+        .x = head->bias ? attn_element(head->bias, bias->type, first * bias->stride[3])
+                        : NULL,
+        .element_stride = bias->stride[3],
+        .rows = 1,
+        .size = (size_t)keys,
+        .type = bias->type,
+    };
+    fill(row, (size_t)keys, 0.0f);
+    if (head->bias)
+        decoder->forward->kernels->widen(row, &from);
+    for (int64_t key = 0; head->keep && key < keys; key++)
+        if (!head->keep[(first + key) * options->keep.stride[3]])
+            row[key] = -INFINITY;
+}
+
+/* Bias, keep, layout and gates of the piece, [key][heads].  Returns whether they hide any
+ * key, which is taken from the counts. */
+static bool fill_added(struct attn_decoder *decoder,
+                       const struct attn_decode_piece *piece, int64_t *visible)
+{
     const size_t heads = decoder->panel.heads;
+    const int64_t keys = piece->end - piece->first;
+    const float *const behind =
+        decoder->behind
+            ? decoder->behind + (size_t)(piece->first - decoder->split_key) * heads
+            : NULL;
+    int64_t hidden = 0;
     fill(decoder->added, attn_decode_row(decoder->forward, keys * (int64_t)heads), 0.0f);
     for (int64_t n = 0; n < decoder->count; n++) {
-        const struct attn_head *const head = &decoder->heads[n];
-        float row[ATTN_DECODE_KEYS] = {0.0f};
-        const struct attn_matrix bias = {
-            .x = head->bias ? attn_element(head->bias, options->bias.type,
-                                           first * options->bias.stride[3])
-                            : NULL,
-            .element_stride = options->bias.stride[3],
-            .rows = 1,
-            .size = (size_t)keys,
-            .type = options->bias.type,
-        };
-        if (head->bias)
-            decoder->forward->kernels->widen(row, &bias);
+        float row[ATTN_DECODE_KEYS];
+        if (piece->hidden[n])
+            fill(row, (size_t)keys, -INFINITY);
+        else
+            read_row(row, decoder, &decoder->heads[n], piece->first, keys);
         for (int64_t key = 0; key < keys; key++) {
-            const bool keeps =
-                !head->keep || head->keep[(first + key) * options->keep.stride[3]];
-            const float added = keeps ? row[key] : -INFINITY;
-            decoder->added[(size_t)key * heads + (size_t)n] = added;
-            visible[n] -= added == -INFINITY;
+            const size_t at = (size_t)key * heads + (size_t)n;
+            const bool hides = row[key] == -INFINITY;
+            decoder->added[at] = behind && !hides ? row[key] + behind[at] : row[key];
+            visible[n] -= hides;
+            hidden += hides;
         }
     }
+    return hidden > 0;
 }
 
 /* Scores at the places that statistics ask for. */
@@ -143,48 +164,6 @@ static void note_places(const struct attn_decoder *decoder, int64_t first, int64
                                     (size_t)n];
 }
 
-/* Where the group's keys and values lie from one key on, and for how many keys. */
-static struct attn_cached_rows find_rows(const struct attn_decoder *decoder,
-                                         int64_t first)
-{
-    const struct attn_problem *const problem = decoder->forward->problem;
-    const struct attn_head *const head = &decoder->heads[0];
-    const attn_input *const key = &problem->tensors->key;
-    const attn_input *const value = &problem->tensors->value;
-    if (problem->cached) {
-        const struct attn_cached *const cached = problem->cached;
-        const int64_t name = cached->batch->sequences[decoder->sequence.index];
-        return attn_cache_rows(cached->cache, attn_cache_find(cached->cache, name),
-                               head->hk, first);
-    }
-    return (struct attn_cached_rows){
-        .key = attn_element(head->key, key->type, first * key->stride[2]),
-        .value = attn_element(head->value, value->type, first * value->stride[2]),
-        .keys = decoder->seen.end - first,
-    };
-}
-
-/* How the rows follow each other. */
-static void describe_rows(struct attn_decode_block *block,
-                          const struct attn_problem *problem)
-{
-    const attn_input *const key = &problem->tensors->key;
-    const attn_input *const value = &problem->tensors->value;
-    if (problem->cached) {
-        const attn_cache *const cache = problem->cached->cache;
-        const size_t bytes = attn_cache_element_bytes(cache);
-        block->key_type = block->value_type = (enum attn_stored)cache->options.type;
-        block->key_stride = (ptrdiff_t)((size_t)cache->options.D * bytes);
-        block->value_stride = (ptrdiff_t)((size_t)cache->options.Dv * bytes);
-        return;
-    }
-    block->key_type = (enum attn_stored)key->type;
-    block->value_type = (enum attn_stored)value->type;
-    block->key_stride = (ptrdiff_t)((size_t)key->stride[2] * attn_type_bytes(key->type));
-    block->value_stride =
-        (ptrdiff_t)((size_t)value->stride[2] * attn_type_bytes(value->type));
-}
-
 /* Where the mass that keys received will be: a key has it of one query alone. */
 static void leave_scores(const struct attn_decoder *decoder, int64_t first, int64_t keys)
 {
@@ -197,78 +176,96 @@ static void leave_scores(const struct attn_decoder *decoder, int64_t first, int6
     }
 }
 
-/* Keys [first, end); those to be fetched for what comes after end at `after`. */
-static void attend_block(struct attn_decoder *decoder, int64_t first, int64_t end,
-                         int64_t after, float places[ATTN_DECODE_HEADS][4],
-                         int64_t *visible)
+/* Of keys that no head of the group sees. */
+static void leave_nothing(const struct attn_decoder *decoder, struct attn_key_range keys)
+{
+    for (int64_t n = 0; n < decoder->count; n++)
+        fill(attn_received_row(decoder->forward, &decoder->sequence, decoder->heads[n].h,
+                               0) +
+                 keys.first,
+             (size_t)(keys.end - keys.first), -INFINITY);
+}
+
+/* Of one group of heads over one split. */
+struct split_sums {
+    float places[ATTN_DECODE_HEADS][4];
+    int64_t visible[ATTN_DECODE_HEADS];
+};
+
+static void attend_piece(struct attn_decoder *decoder,
+                         const struct attn_decode_piece *piece, struct split_sums *sums)
 {
     const struct attn_forward *const forward = decoder->forward;
     const attn_options *const options = forward->problem->options;
     const struct attn_decode_kernels *const kernels = forward->kernels->decode;
-    const struct attn_cached_rows rows = find_rows(decoder, first);
+    const int64_t keys = piece->end - piece->first;
     struct attn_decode_block block = {
-        .first_key = first,
-        .keys = (size_t)(end - first),
-        .key = rows.key,
-        .value = rows.value,
-        .row = rows.row,
-        .key_scales = rows.key_scale,
-        .value_scales = rows.value_scale,
         .softcap = options->softcap,
-        .distance = (float)(decoder->sequence.offset - first),
+        .distance = (float)(decoder->sequence.offset - piece->first),
         .slopes = options->alibi_slopes ? decoder->slopes : NULL,
     };
-    describe_rows(&block, forward->problem);
-    if (after > end) {
-        const struct attn_cached_rows next = find_rows(decoder, end);
-        const bool bytes = block.key_type == ATTN_STORED_I8;
-        block.next_key = (const char *)next.key +
-                         (bytes ? attn_byte_of_key(decoder->panel.D, next.row, 0) : 0);
-        block.next_value =
-            (const char *)next.value +
-            (bytes ? attn_byte_of_value(decoder->panel.Dv, next.row, 0) : 0);
-        block.next_keys = (size_t)attn_least(after - end, next.keys);
-    }
-    if (options->keep.data || options->bias.data) {
-        fill_added(decoder, first, end - first, visible);
+    attn_decode_point(&block, decoder, piece, &decoder->next);
+    for (int64_t n = 0; n < decoder->count; n++)
+        sums->visible[n] += keys;
+    if (options->keep.data || options->bias.data || piece->hides) {
+        block.hides = fill_added(decoder, piece, sums->visible);
         block.added = decoder->added;
+    } else if (decoder->behind) {
+        block.added = decoder->behind +
+                      (size_t)(piece->first - decoder->split_key) * decoder->panel.heads;
     }
     kernels->score(decoder->scores, &decoder->panel, &block);
     if (forward->statistics)
-        note_places(decoder, first, end - first, places);
+        note_places(decoder, piece->first, keys, sums->places);
     if (forward->problem->tensors->statistics.received)
-        leave_scores(decoder, first, end - first);
+        leave_scores(decoder, piece->first, keys);
     kernels->softmax(&decoder->panel, decoder->scores, &block, &decoder->sweep);
     kernels->value(&decoder->panel, decoder->scores, &block);
 }
 
-/* Split number `split` of those that are seen, in a run that ends with key run_end. */
-static void attend_split(struct attn_decoder *decoder, int64_t split, int64_t run_end,
-                         int64_t slot)
+/* In a run of splits that ends with key run_end. */
+static void attend_split(struct attn_decoder *decoder, struct attn_key_range keys,
+                         int64_t run_end, int64_t slot)
 {
-    const int64_t from =
-        (decoder->seen.first / ATTN_SPLIT_KEYS + split) * ATTN_SPLIT_KEYS;
-    const int64_t first = attn_clamp(from, decoder->seen.first, decoder->seen.end);
-    const int64_t end = attn_least(from + ATTN_SPLIT_KEYS, decoder->seen.end);
-    float places[ATTN_DECODE_HEADS][4];
-    int64_t visible[ATTN_DECODE_HEADS];
-    for (size_t n = 0; n < ATTN_DECODE_HEADS; n++) {
-        fill(places[n], 4, -INFINITY);
-        visible[n] = end > first ? end - first : 0;
-    }
+    struct split_sums sums = {.visible = {0}};
+    for (size_t n = 0; n < ATTN_DECODE_HEADS; n++)
+        fill(sums.places[n], 4, -INFINITY);
     begin_lanes(decoder);
     fill(decoder->panel.output, decoder->panel.heads * decoder->panel.output_stride,
          0.0f);
-    for (int64_t key = first; key < end;) {
-        const int64_t next = key - key % ATTN_DECODE_KEYS + ATTN_DECODE_KEYS;
-        const int64_t rows = find_rows(decoder, key).keys;
-        const int64_t stop = attn_least(key + rows, attn_least(end, next));
-        attend_block(decoder, key, stop, attn_least(run_end, stop + ATTN_DECODE_KEYS),
-                     places, visible);
-        key = stop;
+    if (decoder->behind)
+        attn_decode_sum_gates(decoder, keys);
+    if (decoder->forward->problem->tensors->statistics.received)
+        leave_nothing(decoder, keys);
+    while (decoder->next.first < keys.end) {
+        const struct attn_decode_piece piece = decoder->next;
+        decoder->next = attn_decode_find_piece(decoder, piece.end, run_end);
+        attend_piece(decoder, &piece, &sums);
     }
     for (int64_t n = 0; n < decoder->count; n++)
-        attn_partial_store(decoder, slot, (size_t)n, places[n], visible[n]);
+        attn_partial_store(decoder, slot, (size_t)n, sums.places[n], sums.visible[n]);
+}
+
+/* Splits first to end − 1 of those that are seen. */
+static void attend_run(struct attn_decoder *decoder, int64_t first, int64_t end,
+                       int64_t first_slot)
+{
+    const struct attn_problem *const problem = decoder->forward->problem;
+    const struct attn_sequence *const sequence = &decoder->sequence;
+    int64_t split = -1, last = -1;
+    for (int64_t n = 0; n <= first; n++)
+        split = attn_decode_next_split(problem, sequence, split + 1);
+    last = split;
+    for (int64_t n = first + 1; n < end; n++)
+        last = attn_decode_next_split(problem, sequence, last + 1);
+    const int64_t run_end = attn_decode_split_keys(decoder->seen, last).end;
+    for (int64_t n = first; n < end; n++) {
+        const struct attn_key_range keys = attn_decode_split_keys(decoder->seen, split);
+        if (n == first)
+            decoder->next = attn_decode_find_piece(decoder, keys.first, run_end);
+        attend_split(decoder, keys, run_end, first_slot + n);
+        split = attn_decode_next_split(problem, sequence, split + 1);
+    }
 }
 
 void attn_decode_work(const struct attn_forward *forward, void *memory,
@@ -276,9 +273,8 @@ void attn_decode_work(const struct attn_forward *forward, void *memory,
                       struct attn_decode_counts before, int64_t nth)
 {
     const int64_t splits = attn_decode_splits(forward, sequence);
-    const int64_t units = attn_decode_units(forward, sequence), run = forward->splits.run;
+    const int64_t run = forward->splits.run, units = (splits + run - 1) / run;
     const int64_t group = nth / units, first = nth % units * run;
-    const int64_t end = attn_least(first + run, splits);
     const int64_t first_slot = before.slots + group * splits;
     struct attn_decoder *const decoder = attn_decode_place(forward, memory);
     decoder->sequence = *sequence;
@@ -291,11 +287,7 @@ void attn_decode_work(const struct attn_forward *forward, void *memory,
     }
     take_heads(decoder, group);
     load_queries(decoder);
-    const int64_t run_end =
-        (decoder->seen.first / ATTN_SPLIT_KEYS + end) * ATTN_SPLIT_KEYS;
-    for (int64_t split = first; split < end; split++)
-        attend_split(decoder, split, attn_least(run_end, decoder->seen.end),
-                     first_slot + split);
+    attend_run(decoder, first, attn_least(first + run, splits), first_slot);
     if (atomic_fetch_sub(&forward->splits.left[before.groups + group], 1) == 1)
         attn_partial_finish(decoder, first_slot, splits);
 }

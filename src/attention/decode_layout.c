@@ -2,8 +2,8 @@
  * units of work that they make, and the memory that these take: a decoder for each
  * worker, and the partial results of all splits. */
 #include "attention/decode_layout.h"
-#include "attention/cache.h"
 #include "attention/decode_additive.h"
+#include "attention/decode_gates.h"
 #include "attention/decode_merge.h"
 
 bool attn_decode_takes(const struct attn_problem *problem,
@@ -42,17 +42,58 @@ static size_t power_of_two(int64_t least)
     return power;
 }
 
+/* Whether splits without a key that is seen are left out.  Looking for them in a layout
+ * of each head would take longer than passing over them. */
+static bool leaves_out(const struct attn_problem *problem)
+{
+    const attn_keep *const blocks = &problem->options->blocks;
+    return attn_has_runs(problem) && !problem->options->log_forget.data &&
+           (!blocks->data || blocks->stride[1] == 0 || problem->shape->H == 1);
+}
+
+int64_t attn_decode_next_split(const struct attn_problem *problem,
+                               const struct attn_sequence *sequence, int64_t split)
+{
+    const struct attn_key_range seen = attn_visible_keys(problem, sequence, 0);
+    if (split < seen.first / ATTN_SPLIT_KEYS)
+        split = seen.first / ATTN_SPLIT_KEYS;
+    if (!leaves_out(problem) || split * ATTN_SPLIT_KEYS >= seen.end)
+        return split;
+    const struct attn_head head = attn_problem_head(problem, sequence, 0);
+    const int64_t first = attn_decode_split_keys(seen, split).first;
+    struct attn_key_range run = {first, first};
+    return attn_next_seen(problem, sequence, &head, 0, seen.end, &run)
+               ? run.first / ATTN_SPLIT_KEYS
+               : ceil_div(seen.end, ATTN_SPLIT_KEYS);
+}
+
+struct attn_key_range attn_decode_split_keys(struct attn_key_range seen, int64_t split)
+{
+    return (struct attn_key_range){
+        attn_clamp(split * ATTN_SPLIT_KEYS, seen.first, seen.end),
+        attn_clamp((split + 1) * ATTN_SPLIT_KEYS, seen.first, seen.end)};
+}
+
 int64_t attn_decode_splits(const struct attn_forward *forward,
                            const struct attn_sequence *sequence)
 {
-    const struct attn_key_range seen = attn_visible_keys(forward->problem, sequence, 0);
+    const struct attn_problem *const problem = forward->problem;
+    const struct attn_key_range seen = attn_visible_keys(problem, sequence, 0);
+    const int64_t end = ceil_div(seen.end, ATTN_SPLIT_KEYS);
+    int64_t splits = 0;
     if (seen.first == seen.end)
         return 1;
-    return ceil_div(seen.end, ATTN_SPLIT_KEYS) - seen.first / ATTN_SPLIT_KEYS;
+    if (!leaves_out(problem))
+        return end - seen.first / ATTN_SPLIT_KEYS;
+    for (int64_t split = attn_decode_next_split(problem, sequence, 0); split < end;
+         split = attn_decode_next_split(problem, sequence, split + 1))
+        splits++;
+    return splits > 0 ? splits : 1;
 }
 
-int64_t attn_decode_units(const struct attn_forward *forward,
-                          const struct attn_sequence *sequence)
+/* Of one group. */
+static int64_t count_units(const struct attn_forward *forward,
+                           const struct attn_sequence *sequence)
 {
     return ceil_div(attn_decode_splits(forward, sequence), forward->splits.run);
 }
@@ -66,7 +107,7 @@ struct attn_decode_counts attn_decode_count(const struct attn_forward *forward,
     return (struct attn_decode_counts){
         .groups = groups,
         .slots = groups * attn_decode_splits(forward, sequence),
-        .units = groups * attn_decode_units(forward, sequence),
+        .units = groups * count_units(forward, sequence),
     };
 }
 
@@ -133,7 +174,8 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     splits->worker_bytes =
         attn_round_up(sizeof(struct attn_decoder)) +
         attn_decode_additive_bytes(problem, heads) +
-        attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block) *
+        attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block +
+                       attn_decode_gate_floats(problem, heads)) *
                           sizeof(float) +
                       lanes * top * per_top);
     const size_t left = attn_round_up((size_t)splits->groups * sizeof *splits->left);
@@ -153,7 +195,7 @@ void attn_decode_begin(struct attn_forward *forward, void *memory)
         const struct attn_sequence sequence = attn_problem_sequence(forward->problem, s);
         const int64_t end = group + attn_decode_count(forward, &sequence).groups;
         for (; group < end; group++)
-            atomic_init(&splits->left[group], attn_decode_units(forward, &sequence));
+            atomic_init(&splits->left[group], count_units(forward, &sequence));
     }
 }
 
@@ -197,5 +239,10 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
     decoder->scores = (float *)(panel->lanes.top_key + lanes * top);
     decoder->added = decoder->scores +
                      attn_decode_row(forward, (int64_t)(ATTN_DECODE_KEYS * panel->heads));
+    decoder->behind = NULL;
+    if (forward->problem->options->log_forget.data)
+        decoder->behind =
+            decoder->added +
+            attn_decode_row(forward, (int64_t)(ATTN_DECODE_KEYS * panel->heads));
     return decoder;
 }

@@ -3,13 +3,22 @@
 #ifndef ATTN_ATTENTION_DECODE_LAYOUT_H
 #define ATTN_ATTENTION_DECODE_LAYOUT_H
 
+#include "attention/cache.h"
 #include "attention/forward.h"
 #include "kernel/decode_table.h"
 
 enum { ATTN_DECODE_HEADS = 16 /* of a group at most: lanes of the widest vectors */ };
 
-/* What a worker keeps; query, output, class sums, top, scores and `added` follow it in
- * memory. */
+/* Keys that are read together; see decode_pieces.h. */
+struct attn_decode_piece {
+    int64_t first, end;             /* the same: there is none */
+    bool hides;                     /* whether it is hidden from any head */
+    bool hidden[ATTN_DECODE_HEADS]; /* from these */
+    struct attn_cached_rows rows;
+};
+
+/* What a worker keeps; query, output, class sums, top, scores, `added` and `behind`
+ * follow it in memory. */
 struct attn_decoder {
     struct attn_decode_panel panel;
     struct attn_panel row; /* of one lane: what the statistics are stored from */
@@ -22,6 +31,13 @@ struct attn_decoder {
     int64_t count; /* of heads */
     float slopes[ATTN_PANEL_LANES];
     float *scores, *added;
+    struct attn_decode_piece next; /* to be read, and fetched before */
+
+    /* Of forget gates, for one split. */
+    float *behind;     /* [key][heads]: ln of what is left of the key at the split's end;
+                        * NULL: there are no gates */
+    int64_t split_key; /* the first of these keys */
+    double forgotten[ATTN_DECODE_HEADS]; /* ln of what all its gates leave */
 };
 
 /* Groups of one key head: as few as the lanes allow. */
@@ -30,13 +46,18 @@ int64_t attn_decode_groups(const struct attn_forward *forward);
 /* Heads of a group; the last of a key head may have fewer. */
 int64_t attn_decode_heads(const struct attn_forward *forward);
 
-/* One where no key is seen: somebody has to store the row. */
+/* Splits of which a key is seen; one where none is: somebody has to store the row.  With
+ * gates, or where each head has a layout of its own, all from the first key that may be
+ * seen to the last. */
 int64_t attn_decode_splits(const struct attn_forward *forward,
                            const struct attn_sequence *sequence);
 
-/* Of one group. */
-int64_t attn_decode_units(const struct attn_forward *forward,
-                          const struct attn_sequence *sequence);
+/* The first of these from `split` on; the first one is that from 0 on. */
+int64_t attn_decode_next_split(const struct attn_problem *problem,
+                               const struct attn_sequence *sequence, int64_t split);
+
+/* Its keys, of those that may be seen. */
+struct attn_key_range attn_decode_split_keys(struct attn_key_range seen, int64_t split);
 
 /* Whether keys and values are whole numbers of 8 bits. */
 bool attn_decode_stores_bytes(const struct attn_forward *forward);

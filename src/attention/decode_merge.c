@@ -21,6 +21,8 @@ struct partial {
     float places[4]; /* scores of key 0, of the key before the own position, there, after;
                       * −∞ where not seen */
     int64_t largest_key, visible_keys;
+    double forgotten; /* ln of what the split's gates leave; then, of what is left at the
+                       * query of what was there at the split's end */
 };
 
 struct partial_parts {
@@ -178,8 +180,38 @@ void attn_partial_store(const struct attn_decoder *decoder, int64_t slot, size_t
     }
     memcpy(to.sums->places, places, sizeof to.sums->places);
     to.sums->visible_keys = visible;
+    to.sums->forgotten = decoder->behind ? decoder->forgotten[n] : 0.0;
     memcpy(to.output, panel->output + n * panel->output_stride,
            panel->output_stride * sizeof *to.output);
+}
+
+/* What was forgotten after a split lowers all its scores alike, and all that is relative
+ * to them stays. */
+static void forget(struct partial_parts *parts, size_t top, float later)
+{
+    struct partial *const p = parts->sums;
+    if (p->reference == -INFINITY) /* what saw no key knows no NaN */
+        return;
+    p->reference += later;
+    p->largest_score += later;
+    for (size_t n = 0; n < 4; n++)
+        p->places[n] += later;
+    for (size_t n = 0; n < top; n++)
+        parts->top_score[n] += later;
+}
+
+/* From the query back, so that nothing cancels. */
+static void forget_after_splits(const struct attn_forward *forward, int64_t head,
+                                int64_t first_slot, int64_t splits)
+{
+    double later = 0.0;
+    for (int64_t split = splits - 1; split >= 0; split--) {
+        struct partial_parts parts = parts_of(forward, first_slot + split, head);
+        const double own = parts.sums->forgotten;
+        forget(&parts, forward->sweep.top, (float)later);
+        parts.sums->forgotten = later;
+        later += own;
+    }
 }
 
 /* Shows the statistics a panel of this one row. */
@@ -230,11 +262,28 @@ static void store_row(struct attn_decoder *decoder, const struct attn_head *head
         attn_statistics_store(&tensors->statistics, head->row, &decoder->row,
                               &decoder->places, 0, 1, end);
     }
-    if (tensors->statistics.received)
-        attn_received_weigh(attn_received_row(forward, &decoder->sequence, head->h, 0) +
-                                decoder->seen.first,
-                            decoder->seen.end - decoder->seen.first, forward->kernels,
-                            parts->sums->reference, end.inverse);
+}
+
+/* From the scores that splits left there. */
+static void store_received(const struct attn_decoder *decoder, int64_t n,
+                           int64_t first_slot, int64_t splits)
+{
+    const struct attn_forward *const forward = decoder->forward;
+    const struct attn_head *const head = &decoder->heads[n];
+    const struct partial *const total = parts_of(forward, first_slot, n).sums;
+    const struct attn_row_end end =
+        attn_end_of_row(total->reference, total->sum, (double)head->sink);
+    float *const row = attn_received_row(forward, &decoder->sequence, head->h, 0);
+    int64_t split = -1;
+    for (int64_t i = 0; i < splits; i++) {
+        split = attn_decode_next_split(forward->problem, &decoder->sequence, split + 1);
+        const struct attn_key_range keys = attn_decode_split_keys(decoder->seen, split);
+        const float later = (float)parts_of(forward, first_slot + i, n).sums->forgotten;
+        for (int64_t key = keys.first; decoder->behind && key < keys.end; key++)
+            row[key] += later;
+        attn_received_weigh(row + keys.first, keys.end - keys.first, forward->kernels,
+                            total->reference, end.inverse);
+    }
 }
 
 void attn_partial_finish(struct attn_decoder *decoder, int64_t first_slot, int64_t splits)
@@ -242,6 +291,8 @@ void attn_partial_finish(struct attn_decoder *decoder, int64_t first_slot, int64
     const struct attn_forward *const forward = decoder->forward;
     for (int64_t n = 0; n < decoder->count; n++) {
         struct partial_parts total = parts_of(forward, first_slot, n);
+        if (decoder->behind)
+            forget_after_splits(forward, n, first_slot, splits);
         for (int64_t split = 1; split < splits; split++) {
             const struct partial_parts next = parts_of(forward, first_slot + split, n);
             float factors[2];
@@ -250,6 +301,8 @@ void attn_partial_finish(struct attn_decoder *decoder, int64_t first_slot, int64
                                             factors[1], decoder->panel.output_stride);
         }
         store_row(decoder, &decoder->heads[n], &total);
+        if (forward->problem->tensors->statistics.received)
+            store_received(decoder, n, first_slot, splits);
         const struct attn_walk walk = {.problem = forward->problem,
                                        .sequence = decoder->sequence,
                                        .head = decoder->heads[n]};

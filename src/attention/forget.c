@@ -2,9 +2,6 @@
 #include "attention/forget.h"
 #include <math.h>
 
-/* e^−10000 is nothing, and sums of these stay finite. */
-#define LEAST_LOG_FORGET (-10000.0)
-
 static size_t row_floats(const struct attn_problem *problem)
 {
     return ((size_t)problem->shape->Lk + 15) / 16 * 16;
@@ -47,7 +44,7 @@ void attn_forget_take_head(struct attn_walk *walk)
     double sum = 0.0;
     for (int64_t key = 0; key < sequence->Lk; key++) {
         const double log_forget = (double)of->high[key];
-        sum += log_forget < LEAST_LOG_FORGET ? LEAST_LOG_FORGET : log_forget;
+        sum += log_forget < ATTN_LEAST_LOG_FORGET ? ATTN_LEAST_LOG_FORGET : log_forget;
         of->high[key] = (float)sum;
         of->low[key] = (float)(sum - (double)of->high[key]);
     }

@@ -11,6 +11,9 @@
 
 #include "attention/panel.h"
 
+/* e^−10000 is nothing, and sums of these stay finite. */
+#define ATTN_LEAST_LOG_FORGET (-10000.0)
+
 /* Scratch of a walk; 0 without gates. */
 size_t attn_forget_floats(const struct attn_problem *problem);
 

@@ -427,7 +427,7 @@ static void work(void *argument, size_t worker)
             group->walk.sequence = attn_problem_sequence(forward->problem, ++sequence);
             before.groups += decoded.groups;
             before.slots += decoded.slots;
-            decoded = attn_forward_decoded(forward, at);
+            decoded = attn_decode_count(forward, at);
             share = attn_forward_share(forward, at);
             first_unit = end_unit;
             end_unit = first_unit + (decoded.units > 0 ? decoded.units : share.units * H);

@@ -13,7 +13,6 @@ struct attn_forward {
     const struct attn_kernels *kernels;
     const struct attn_pair_kernels *pairs; /* that stand in for some of them, or NULL */
     bool statistics;                       /* any that the panels keep */
-    bool decodes;                          /* sequences of one query do without panels */
     struct attn_sweep sweep;
 
     int64_t units, panel_units; /* the others decode */
@@ -31,15 +30,6 @@ struct attn_forward {
 ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,
                                              const struct attn_problem *problem);
-
-/* What decodes of the sequence. */
-static inline struct attn_decode_counts
-attn_forward_decoded(const struct attn_forward *forward,
-                     const struct attn_sequence *sequence)
-{
-    return forward->decodes ? attn_decode_count(forward, sequence)
-                            : (struct attn_decode_counts){0};
-}
 
 /* How the queries of a head go to units: each group is one, unless its weights are kept.
  */

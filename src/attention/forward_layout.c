@@ -42,23 +42,16 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         .kernels = context->kernels,
         .pairs = attn_pairs_for(problem, context->kernels),
         .statistics = attn_statistics_any(wanted),
-        .decodes = !attn_needs_panels(problem),
         .sweep = attn_statistics_sweep(wanted),
     };
     forward->sweep.dropout = options->dropout > 0.0;
     forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
     forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
-    if (problem->cached && !forward->decodes)
-        return attn_context_fail(
-            context, ATTN_EUNSUPPORTED,
-            "attn_decode: options.sink_keys, blocks or log_forget is "
-            "given, expected none: a cache has no use for it yet");
-    if (forward->decodes)
-        attn_decode_layout(forward, context->threads);
+    attn_decode_layout(forward, context->threads);
     for (int64_t s = 0, alike; s < problem->sequences && !problem->empty; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         alike = attn_sequences_alike(problem, s);
-        const int64_t decoded = alike * attn_forward_decoded(forward, &sequence).units;
+        const int64_t decoded = alike * attn_decode_count(forward, &sequence).units;
         forward->units += decoded;
         if (decoded == 0)
             forward->panel_units +=

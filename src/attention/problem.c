@@ -365,7 +365,8 @@ int64_t attn_sequences_alike(const struct attn_problem *problem, int64_t index)
 {
     const attn_options *const options = problem->options;
     const bool each_its_own = problem->packed || problem->cached ||
-                              options->query_lengths || options->key_lengths;
+                              options->query_lengths || options->key_lengths ||
+                              (options->blocks.data && options->blocks.stride[0] != 0);
     return each_its_own ? 1 : problem->sequences - index;
 }
 

@@ -60,7 +60,8 @@ struct attn_sequence attn_problem_sequence(const struct attn_problem *problem,
                                            int64_t index);
 
 /* How many sequences from there on are alike but for their place: all of them where none
- * has a length of its own, so that who only counts need not walk over a large B. */
+ * has a length or a layout of its own, so that who only counts need not walk over a large
+ * B. */
 int64_t attn_sequences_alike(const struct attn_problem *problem, int64_t index);
 
 /* One head of one sequence: where its query 0 and key 0 lie.  Use the strides 2 and 3 of

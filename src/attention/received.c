@@ -70,7 +70,7 @@ size_t attn_kept_bytes(const struct attn_problem *problem,
     size_t most = 0;
     for (int64_t s = 0; s < problem->sequences; s += attn_sequences_alike(problem, s)) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        if (!attn_needs_panels(problem) && attn_decode_takes(problem, &sequence))
+        if (attn_decode_takes(problem, &sequence))
             continue;
         const struct attn_share share = attn_received_share(problem, kernels, &sequence);
         const size_t bytes =

@@ -79,6 +79,34 @@ bool attn_next_run(const struct attn_problem *problem, const struct attn_head *h
     return true;
 }
 
+/* Of the run, keys that the query sees by the rules of position. */
+static struct attn_key_range seen_of(const struct attn_problem *problem,
+                                     const struct attn_sequence *sequence, int64_t query,
+                                     struct attn_key_range run)
+{
+    const struct attn_key_range seen =
+        attn_keys_near(problem, sequence, query, run.first);
+    run.first = run.first > seen.first ? run.first : seen.first;
+    run.end = attn_least(run.end, seen.end);
+    run.end = run.end > run.first ? run.end : run.first;
+    return run;
+}
+
+bool attn_next_seen(const struct attn_problem *problem,
+                    const struct attn_sequence *sequence, const struct attn_head *head,
+                    int64_t query, int64_t end, struct attn_key_range *run)
+{
+    struct attn_key_range next = *run;
+    while (attn_next_run(problem, head, query, end, &next)) {
+        const struct attn_key_range seen = seen_of(problem, sequence, query, next);
+        if (seen.first < seen.end) {
+            *run = seen;
+            return true;
+        }
+    }
+    return false;
+}
+
 int64_t attn_queries_alike(const struct attn_problem *problem, int64_t query,
                            int64_t queries_left)
 {
@@ -109,16 +137,12 @@ bool attn_element_visible(const struct attn_problem *problem,
 /* ---- Counts --------------------------------------------------------------------------
  */
 
-/* Of the run, keys that the query sees. */
 static int64_t overlap(const struct attn_problem *problem,
                        const struct attn_sequence *sequence, int64_t query,
                        struct attn_key_range run)
 {
-    const struct attn_key_range seen =
-        attn_keys_near(problem, sequence, query, run.first);
-    const int64_t first = run.first > seen.first ? run.first : seen.first;
-    const int64_t end = attn_least(run.end, seen.end);
-    return end > first ? end - first : 0;
+    const struct attn_key_range seen = seen_of(problem, sequence, query, run);
+    return seen.end - seen.first;
 }
 
 int64_t attn_count_visible(const struct attn_problem *problem,
@@ -236,7 +260,6 @@ double attn_problem_visible_pairs(const struct attn_problem *problem)
             pairs += (double)alike * H * pairs_of_sequence(problem, &sequence);
             continue;
         }
-        alike = blocks->stride[0] == 0 ? alike : 1;
         const bool one_head = blocks->stride[1] == 0;
         for (int64_t h = 0; h < (one_head ? 1 : problem->shape->H); h++)
             pairs += (double)alike * (one_head ? H : 1.0) *

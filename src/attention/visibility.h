@@ -40,11 +40,11 @@ static inline bool attn_has_runs(const struct attn_problem *problem)
     return problem->options->sink_keys > 0 || problem->options->blocks.data;
 }
 
-/* Whether single queries take panels too: decoding knows neither runs nor gates. */
-static inline bool attn_needs_panels(const struct attn_problem *problem)
-{
-    return attn_has_runs(problem) || problem->options->log_forget.data;
-}
+/* Finds the next run of keys from run->end on and below end, at most Lk, that all rules
+ * but keep and bias show the query.  False when there is none. */
+bool attn_next_seen(const struct attn_problem *problem,
+                    const struct attn_sequence *sequence, const struct attn_head *head,
+                    int64_t query, int64_t end, struct attn_key_range *run);
 
 /* How many of the queries left share query's row of the layout. */
 int64_t attn_queries_alike(const struct attn_problem *problem, int64_t query,

@@ -161,7 +161,7 @@ static void decode_value_pairs(struct attn_decode_panel *panel, float *weights,
                                const struct attn_decode_block *block)
 {
     round_in_place(panel, weights, floats_of(panel, block));
-    if (block->added && !values_are_finite(panel, block))
+    if (block->hides && !values_are_finite(panel, block))
         value_of_seen(panel, weights, block, ATTN_STORED_BF16);
     else
         value_pair_block(panel, weights, block);

@@ -104,7 +104,8 @@ struct attn_decode_block {
     float distance;      /* of the query's position from the first key */
     const float *slopes; /* NULL: no ALiBi; that of each lane */
     const float *added;  /* NULL: nothing; [key][heads] to the end of the last vector:
-                          * bias, −∞ where keep or bias hides */
+                          * bias and gates, −∞ where a key is hidden from a head */
+    bool hides;          /* some of it is −∞ */
 };
 
 /* Where rows of 8 bits are written: from the row on, to the end of the page. */

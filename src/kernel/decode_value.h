@@ -167,7 +167,7 @@ INLINE void value_block(const struct attn_decode_panel *panel, const float *weig
                         const struct attn_decode_block *block,
                         const enum attn_stored type)
 {
-    if (block->added && !values_are_finite(panel, block)) {
+    if (block->hides && !values_are_finite(panel, block)) {
         value_of_seen(panel, weights, block, type);
         return;
     }

@@ -2,7 +2,6 @@
  * equal that is known from elsewhere.  That they agree with the reference among all other
  * rules, test_forward, test_backward, test_weights and test_types say. */
 #include "attention/reference.h"
-#include "attn/cache.h"
 #include "attn/linear.h"
 #include "problems.h"
 #include <math.h>
@@ -185,7 +184,6 @@ static void constant_gates_are_alibi(void **state)
     on_every_level(check_alibi);
 }
 
-/* What a cache takes in their place. */
 static void check_bias(attn_context *context)
 {
     enum { L = 130 };
@@ -564,31 +562,6 @@ static void a_linear_form_has_no_use_for_them(void **state)
     attn_context_destroy(context);
 }
 
-static void a_cache_has_no_use_for_them_yet(void **state)
-{
-    (void)state;
-    attn_context *context = NULL;
-    attn_cache *cache = NULL;
-    assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    const attn_cache_options of_cache = {.Hk = 1, .D = 4, .Dv = 4, .pages = 1};
-    assert_int_equal(attn_cache_create(&cache, context, &of_cache), ATTN_OK);
-    int64_t sequence;
-    assert_int_equal(attn_cache_open(context, cache, &sequence), ATTN_OK);
-    struct call c = call_create(1, 1, 4);
-    assert_int_equal(
-        attn_cache_append(context, cache, sequence, 1, &c.tensors.key, &c.tensors.value),
-        ATTN_OK);
-    const attn_batch batch = {1, &sequence, 1};
-    const attn_tensors tensors = {.query = c.tensors.query, .output = c.tensors.output};
-    use_gates(&c);
-    assert_int_equal(attn_decode(context, cache, &batch, &tensors, &c.options),
-                     ATTN_EUNSUPPORTED);
-    assert_non_null(strstr(attn_context_message(context), "log_forget"));
-    call_destroy(&c);
-    attn_cache_destroy(cache);
-    attn_context_destroy(context);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,7 +580,6 @@ int main(void)
         cmocka_unit_test(pairs_of_the_plan_are_those_of_the_rows),
         cmocka_unit_test(what_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_linear_form_has_no_use_for_them),
-        cmocka_unit_test(a_cache_has_no_use_for_them_yet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,18 @@
+/* Decoding: keys are read in pieces of one page and one block of the kernels, of which a
+ * head of the group sees all or none; keys that no head sees are in none of them. */
+#ifndef ATTN_ATTENTION_DECODE_PIECES_H
+#define ATTN_ATTENTION_DECODE_PIECES_H
+
+#include "attention/decode_layout.h"
+
+/* The first piece of the group's keys from `from` on and below end. */
+struct attn_decode_piece attn_decode_find_piece(const struct attn_decoder *decoder,
+                                                int64_t from, int64_t end);
+
+/* Where the keys and values of `piece` lie, and of `next`, which is read after it. */
+void attn_decode_point(struct attn_decode_block *block,
+                       const struct attn_decoder *decoder,
+                       const struct attn_decode_piece *piece,
+                       const struct attn_decode_piece *next);
+
+#endif
