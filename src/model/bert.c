@@ -3,6 +3,7 @@
  * bert_file.c and bert_config.c. */
 #include "base/context.h"
 #include "model/bert_parts.h"
+#include "model/checks.h"
 #include "nn/name.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,10 +25,7 @@ void attn_bert_config_init(attn_bert_config *config)
 
 static attn_status check_sizes(const attn_bert_config *config, attn_error *error)
 {
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
+    const attn_bound bounds[] = {
         {"vocabulary", config->vocabulary, 1, 1 << 24},
         {"width", config->width, 1, 1 << 16},
         {"layers", config->layers, 1, 256},
@@ -38,12 +36,7 @@ static attn_status check_sizes(const attn_bert_config *config, attn_error *error
         {"labels", config->labels, config->head == ATTN_BERT_MASKED ? 0 : 2,
          config->head == ATTN_BERT_MASKED ? 0 : 1 << 16},
     };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "bert: %s is %lld, expected %lld to %lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
+    ATTN_TRY(attn_check_bounds("bert", bounds, sizeof bounds / sizeof bounds[0], error));
     if (config->width % config->heads != 0)
         return attn_error_set(error, ATTN_EINVAL,
                               "bert: width %lld is not a multiple of %lld heads",
@@ -59,11 +52,7 @@ static attn_status check_config(const attn_bert_config *config, attn_error *erro
     ATTN_TRY(check_sizes(config, error));
     const float dropouts[] = {config->dropout, config->attention_dropout,
                               config->classifier_dropout};
-    for (size_t i = 0; i < 3; i++)
-        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "bert: a dropout is %g, expected 0 to below 1",
-                                  (double)dropouts[i]);
+    ATTN_TRY(attn_check_dropouts("bert", dropouts, 3, error));
     if (!(config->epsilon >= 0.0f && config->epsilon < 1.0f))
         return attn_error_set(error, ATTN_EINVAL,
                               "bert: epsilon is %g, expected 0 to below 1",
@@ -219,21 +208,14 @@ attn_status attn_bert_outline(attn_bert **bert, const attn_bert_config *config,
     return ATTN_OK;
 }
 
-attn_status attn_bert_allocate(attn_bert *bert, attn_error *error)
-{
-    if (attn_parameters_allocate(&bert->parameters) == ATTN_OK)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_ENOMEM, "bert: no memory for %zu parameters",
-                          bert->parameters.floats);
-}
-
 attn_status attn_bert_create(attn_bert **bert, const attn_bert_config *config,
                              uint64_t seed, attn_error *error)
 {
     attn_bert *created;
     *bert = NULL;
     ATTN_TRY(attn_bert_outline(&created, config, error));
-    const attn_status status = attn_bert_allocate(created, error);
+    const attn_status status =
+        attn_allocate_parameters("bert", &created->parameters, error);
     if (status != ATTN_OK) {
         attn_bert_destroy(created);
         return status;

@@ -50,14 +50,11 @@ static attn_status settle_output(const attn_tensor_file *file, attn_bert_config 
 
 static attn_status fill(attn_bert *bert, const attn_folder *folder)
 {
-    const attn_tensor_file *const file = &folder->tensors;
-    ATTN_TRY(attn_tensor_file_check_all(
-        file, &bert->parameters,
+    ATTN_TRY(attn_tensor_file_load(
+        &folder->tensors, &bert->parameters,
         bert->config.head == ATTN_BERT_MASKED ? OTHERS_OF_MASKED : OTHERS));
-    if (bert->config.labels > 0)
-        ATTN_TRY(attn_labels_read(&bert->labels, &folder->config));
-    ATTN_TRY(attn_bert_allocate(bert, file->error));
-    return attn_tensor_file_read(file, &bert->parameters);
+    return bert->config.labels > 0 ? attn_labels_read(&bert->labels, &folder->config)
+                                   : ATTN_OK;
 }
 
 static attn_status load(attn_bert **bert, attn_folder *folder)

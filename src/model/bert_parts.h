@@ -42,7 +42,6 @@ struct attn_bert {
 ATTN_CHECKED attn_status attn_bert_outline(attn_bert **bert,
                                            const attn_bert_config *config,
                                            attn_error *error);
-ATTN_CHECKED attn_status attn_bert_allocate(attn_bert *bert, attn_error *error);
 
 /* config.json and tokenizer_config.json, see bert_config.c. */
 ATTN_CHECKED attn_status attn_bert_config_read(const attn_config_file *file,

@@ -2,6 +2,7 @@
  * captioner_file.c. */
 #include "base/context.h"
 #include "model/captioner_parts.h"
+#include "model/checks.h"
 #include "nn/convolution.h"
 #include "text/tokenizer.h"
 #include <stdio.h>
@@ -13,10 +14,7 @@ enum { TAPS = 3, MOST_SIDE = 1024 };
 
 static attn_status check_config(const attn_captioner_config *config, attn_error *error)
 {
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
+    const attn_bound bounds[] = {
         {"rows", config->rows, 1, MOST_SIDE},
         {"columns", config->columns, 1, MOST_SIDE},
         {"cell_rows", config->cell_rows, 1, config->rows},
@@ -25,12 +23,8 @@ static attn_status check_config(const attn_captioner_config *config, attn_error 
         {"halvings", config->halvings, 0, config->layers},
         {"max_positions", config->max_positions, 1, 1 << 20},
     };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "captioner: %s is %lld, expected %lld to %lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
+    ATTN_TRY(
+        attn_check_bounds("captioner", bounds, sizeof bounds / sizeof bounds[0], error));
     for (int64_t i = 0; i < config->layers; i++)
         if (config->channels[i] < 1 || config->channels[i] > 4096)
             return attn_error_set(error, ATTN_EINVAL,
@@ -112,11 +106,11 @@ attn_status attn_captioner_create(attn_captioner **captioner,
     attn_captioner *created;
     *captioner = NULL;
     ATTN_TRY(attn_captioner_outline(&created, config, error));
-    if (attn_parameters_allocate(&created->parameters) != ATTN_OK) {
-        const size_t floats = created->parameters.floats;
+    const attn_status status =
+        attn_allocate_parameters("captioner", &created->parameters, error);
+    if (status != ATTN_OK) {
         attn_captioner_destroy(created);
-        return attn_error_set(error, ATTN_ENOMEM,
-                              "captioner: no memory for %zu parameters", floats);
+        return status;
     }
     attn_parameters_initialise(&created->parameters, seed);
     *captioner = created;

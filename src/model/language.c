@@ -1,6 +1,7 @@
 /* The language model: its parameters by name, made and freed.  What it computes lives in
  * language_body.c, its folder in language_file.c. */
 #include "base/context.h"
+#include "model/checks.h"
 #include "model/language_body.h"
 #include <math.h>
 #include <stdio.h>
@@ -8,27 +9,10 @@
 
 static const int64_t MOST_ANGLES = (int64_t)1 << 24;
 
-struct bound {
-    const char *name;
-    int64_t value, low, high;
-};
-
-static attn_status check_bounds(const struct bound *bounds, size_t count,
-                                attn_error *error)
-{
-    for (size_t i = 0; i < count; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "language model: %s is %lld, expected %lld to %lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
-    return ATTN_OK;
-}
-
 static attn_status check_sizes(const attn_language_config *config, attn_error *error)
 {
     const bool recurrent = config->body == ATTN_LANGUAGE_LSTM;
-    const struct bound bounds[] = {
+    const attn_bound bounds[] = {
         {"body", config->body, ATTN_LANGUAGE_LLAMA, ATTN_LANGUAGE_LSTM},
         {"vocabulary", config->vocabulary, 1, 1 << 24},
         {"width", config->width, 1, 1 << 16},
@@ -38,17 +22,19 @@ static attn_status check_sizes(const attn_language_config *config, attn_error *e
         {"eos", config->eos, -1, config->vocabulary - 1},
         {"text_window", config->text_window, 0, config->max_positions},
     };
-    return check_bounds(bounds, sizeof bounds / sizeof bounds[0], error);
+    return attn_check_bounds("language model", bounds, sizeof bounds / sizeof bounds[0],
+                             error);
 }
 
 static attn_status check_heads(const attn_language_config *config, attn_error *error)
 {
-    const struct bound bounds[] = {
+    const attn_bound bounds[] = {
         {"heads", config->heads, 1, config->width},
         {"key_heads", config->key_heads, 1, config->heads},
         {"inner", config->inner, 1, 1 << 18},
     };
-    ATTN_TRY(check_bounds(bounds, sizeof bounds / sizeof bounds[0], error));
+    ATTN_TRY(attn_check_bounds("language model", bounds, sizeof bounds / sizeof bounds[0],
+                               error));
     if (config->width % (2 * config->heads) != 0 ||
         config->heads % config->key_heads != 0)
         return attn_error_set(
@@ -78,12 +64,7 @@ static attn_status check_config(const attn_language_config *config, attn_error *
 {
     const float dropouts[] = {config->dropout, config->attention_dropout};
     ATTN_TRY(check_sizes(config, error));
-    for (size_t i = 0; i < 2; i++)
-        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
-            return attn_error_set(
-                error, ATTN_EINVAL,
-                "language model: a dropout is %g, expected 0 to below 1",
-                (double)dropouts[i]);
+    ATTN_TRY(attn_check_dropouts("language model", dropouts, 2, error));
     return config->body == ATTN_LANGUAGE_LLAMA ? check_heads(config, error) : ATTN_OK;
 }
 
@@ -168,7 +149,14 @@ static attn_status add_parameters(attn_language *language)
                                ATTN_INITIAL_NORMAL, &language->output);
 }
 
-static attn_status fill_angles(attn_language *language)
+static attn_status no_memory(const attn_language_config *config, attn_error *error)
+{
+    return attn_error_set(error, ATTN_ENOMEM,
+                          "language model: no memory for %lld layers of width %lld",
+                          (long long)config->layers, (long long)config->width);
+}
+
+attn_status attn_language_add_angles(attn_language *language, attn_error *error)
 {
     const attn_language_config *const config = &language->config;
     if (config->body != ATTN_LANGUAGE_LLAMA)
@@ -178,7 +166,7 @@ static attn_status fill_angles(attn_language *language)
     language->cosine = malloc(count * sizeof *language->cosine);
     language->sine = malloc(count * sizeof *language->sine);
     if (!language->cosine || !language->sine)
-        return ATTN_ENOMEM;
+        return no_memory(config, error);
     for (size_t i = 0; i < half; i++) {
         const double step = pow(config->rotary_base, -(double)i / (double)half);
         for (size_t position = 0; position < (size_t)config->max_positions; position++) {
@@ -188,13 +176,6 @@ static attn_status fill_angles(attn_language *language)
         }
     }
     return ATTN_OK;
-}
-
-static attn_status no_memory(const attn_language_config *config, attn_error *error)
-{
-    return attn_error_set(error, ATTN_ENOMEM,
-                          "language model: no memory for %lld layers of width %lld",
-                          (long long)config->layers, (long long)config->width);
 }
 
 attn_status attn_language_outline(attn_language **language,
@@ -214,20 +195,15 @@ attn_status attn_language_outline(attn_language **language,
     return ATTN_OK;
 }
 
-attn_status attn_language_allocate(attn_language *language, attn_error *error)
-{
-    if (attn_parameters_allocate(&language->parameters) != ATTN_OK ||
-        fill_angles(language) != ATTN_OK)
-        return no_memory(&language->config, error);
-    return ATTN_OK;
-}
-
 attn_status attn_language_create(attn_language **language,
                                  const attn_language_config *config, uint64_t seed,
                                  attn_error *error)
 {
     ATTN_TRY(attn_language_outline(language, config, error));
-    const attn_status status = attn_language_allocate(*language, error);
+    attn_status status =
+        attn_allocate_parameters("language model", &(*language)->parameters, error);
+    if (status == ATTN_OK)
+        status = attn_language_add_angles(*language, error);
     if (status != ATTN_OK) {
         attn_language_destroy(*language);
         *language = NULL;

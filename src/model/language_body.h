@@ -26,9 +26,9 @@ struct attn_language {
 ATTN_CHECKED attn_status attn_language_outline(attn_language **language,
                                                const attn_language_config *config,
                                                attn_error *error);
-/* Memory for the parameters (not initialised) and the table of angles. */
-ATTN_CHECKED attn_status attn_language_allocate(attn_language *language,
-                                                attn_error *error);
+/* The table of angles, where the model turns. */
+ATTN_CHECKED attn_status attn_language_add_angles(attn_language *language,
+                                                  attn_error *error);
 
 /* A pass over packed tokens, and what differs between a pass over whole texts and one
  * that goes on from a cache. */

@@ -132,11 +132,9 @@ static attn_status load(attn_language **language, attn_folder *folder)
     ATTN_TRY(attn_config_file_blame(
         &folder->config, attn_language_outline(&loaded, &config, file->error)));
     memcpy(loaded->note, note, sizeof note);
-    attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, others);
+    attn_status status = attn_tensor_file_load(file, &loaded->parameters, others);
     if (status == ATTN_OK)
-        status = attn_language_allocate(loaded, file->error);
-    if (status == ATTN_OK)
-        status = attn_tensor_file_read(file, &loaded->parameters);
+        status = attn_language_add_angles(loaded, file->error);
     if (status == ATTN_OK)
         *language = loaded;
     else

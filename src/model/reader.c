@@ -1,6 +1,7 @@
 /* A reader's parameters, and what its configuration may be. */
 #include "model/reader.h"
 #include "base/context.h"
+#include "model/checks.h"
 #include "model/reader_parts.h"
 #include "text/tokenizer.h"
 #include <math.h>
@@ -26,10 +27,7 @@ static attn_status check_sizes(const attn_reader_config *config, attn_error *err
     const attn_reader_body body = config->body;
     const bool is_transformer = body == ATTN_BODY_TRANSFORMER;
     const bool has_layers = is_recurrent(body) || is_transformer;
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
+    const attn_bound bounds[] = {
         {"labels", config->labels, 2, 4096},
         {"vocabulary", config->vocabulary, ATTN_TOKEN_UNK + 1, 1 << 24},
         {"max_positions", config->max_positions, 3, 1 << 24},
@@ -93,12 +91,7 @@ static attn_status check_choices(const attn_reader_config *config, attn_error *e
             return attn_error_set(error, ATTN_EINVAL, "reader: %s", rules[i].what);
     const float dropouts[] = {config->dropout, config->token_dropout,
                               config->attention_dropout};
-    for (size_t i = 0; i < 3; i++)
-        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "reader: a dropout is %g, expected 0 to below 1",
-                                  (double)dropouts[i]);
-    return ATTN_OK;
+    return attn_check_dropouts("reader", dropouts, 3, error);
 }
 
 attn_status attn_reader_check(const attn_reader_config *config, attn_error *error)
@@ -204,14 +197,6 @@ attn_status attn_reader_outline(attn_reader **reader, const attn_reader_config *
     return status;
 }
 
-attn_status attn_reader_allocate(attn_reader *reader, attn_error *error)
-{
-    if (attn_parameters_allocate(&reader->parameters) == ATTN_OK)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_ENOMEM, "reader: no memory for %zu parameters",
-                          reader->parameters.floats);
-}
-
 /* BERT's tables of embeddings begin with a deviation of 0.02.  A norm stands behind them,
  * so that nothing that is computed depends on it; but a step of the optimiser turns small
  * vectors further, and little data has few steps. */
@@ -257,9 +242,10 @@ attn_status attn_reader_create(attn_reader **reader, const attn_reader_config *c
     attn_reader *created;
     *reader = NULL;
     ATTN_TRY(attn_reader_outline(&created, config, error));
-    attn_status status = config->body == ATTN_BODY_TRANSFORMER
-                             ? create_transformer(created, seed, error)
-                             : attn_reader_allocate(created, error);
+    attn_status status =
+        config->body == ATTN_BODY_TRANSFORMER
+            ? create_transformer(created, seed, error)
+            : attn_allocate_parameters("reader", &created->parameters, error);
     if (status == ATTN_OK && !created->bert)
         attn_parameters_initialise(&created->parameters, seed);
     if (status == ATTN_OK)

@@ -105,16 +105,9 @@ attn_status attn_reader_config_read(attn_reader_config *config,
 
 /* ---- Loading --------------------------------------------------------------------- */
 
-static attn_status fill(attn_reader *reader, const attn_tensor_file *file)
-{
-    static const char *const others[] = {NULL};
-    ATTN_TRY(attn_tensor_file_check_all(file, &reader->parameters, others));
-    ATTN_TRY(attn_reader_allocate(reader, file->error));
-    return attn_tensor_file_read(file, &reader->parameters);
-}
-
 static attn_status load_own(attn_reader **reader, attn_folder *folder)
 {
+    static const char *const others[] = {NULL};
     attn_error *const error = folder->config.error;
     attn_reader_config config;
     attn_reader *loaded;
@@ -125,7 +118,7 @@ static attn_status load_own(attn_reader **reader, attn_folder *folder)
     if (status == ATTN_OK)
         status = attn_folder_open_tensors(folder);
     if (status == ATTN_OK)
-        status = fill(loaded, &folder->tensors);
+        status = attn_tensor_file_load(&folder->tensors, &loaded->parameters, others);
     if (status == ATTN_OK)
         *reader = loaded;
     else

@@ -25,9 +25,6 @@ struct attn_reader {
 ATTN_CHECKED attn_status attn_reader_outline(attn_reader **reader,
                                              const attn_reader_config *config,
                                              attn_error *error);
-/* Memory for the parameters, not initialised. */
-ATTN_CHECKED attn_status attn_reader_allocate(attn_reader *reader, attn_error *error);
-
 /* config.json, see reader_file.c. */
 ATTN_CHECKED attn_status attn_reader_config_read(attn_reader_config *config,
                                                  const attn_config_file *file);

@@ -1,6 +1,7 @@
 /* What a recurrent decoder has; what it computes is in recurrent_forward.c. */
 #include "model/recurrent_decoder.h"
 #include "base/context.h"
+#include "model/checks.h"
 #include "text/tokenizer.h"
 
 const char *const attn_cross_names[ATTN_CROSS_SCORES] = {"none", "additive", "dot",
@@ -10,10 +11,7 @@ static attn_status check_sizes(const attn_recurrent_decoder_config *config,
                                attn_error *error)
 {
     const bool is_additive = config->attention == ATTN_CROSS_ADDITIVE;
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
+    const attn_bound bounds[] = {
         {"vocabulary", config->vocabulary, ATTN_TOKEN_UNK + 1, 1 << 24},
         {"embedding", config->embedding, 1, 1 << 16},
         {"width", config->width, 1, 1 << 16},
@@ -21,13 +19,8 @@ static attn_status check_sizes(const attn_recurrent_decoder_config *config,
         {"source width", config->source_width, 1, 1 << 17},
         {"attention_width", config->attention_width, is_additive, is_additive << 16},
     };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "recurrent decoder: %s is %lld, expected %lld to %lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
-    return ATTN_OK;
+    return attn_check_bounds("recurrent decoder", bounds,
+                             sizeof bounds / sizeof bounds[0], error);
 }
 
 attn_status attn_recurrent_decoder_check(const attn_recurrent_decoder_config *config,

@@ -1,6 +1,7 @@
 /* A recurrent translator: its configuration checked, its parameters named, its life, and
  * what it computes with its encoder.  Its files are in recurrent_file.c. */
 #include "base/context.h"
+#include "model/checks.h"
 #include "model/recurrent_parts.h"
 #include <stdlib.h>
 
@@ -34,21 +35,13 @@ attn_recurrent_translator_check(const attn_recurrent_translator_config *config,
                                 attn_error *error)
 {
     const attn_recurrent_decoder_config decoder = attn_recurrent_decoder_of(config);
-    const struct {
-        const char *name;
-        int64_t value, low, high;
-    } bounds[] = {
+    const attn_bound bounds[] = {
         {"encoder_width", config->encoder_width, 1, 1 << 16},
         {"encoder_layers", config->encoder_layers, 1, ATTN_RECURRENT_LAYERS},
         {"max_positions", config->max_positions, 1, 1 << 20},
     };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "recurrent translator: %s is %lld, expected %lld to "
-                                  "%lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
+    ATTN_TRY(attn_check_bounds("recurrent translator", bounds,
+                               sizeof bounds / sizeof bounds[0], error));
     return attn_recurrent_decoder_check(&decoder, error);
 }
 
@@ -102,12 +95,11 @@ attn_recurrent_translator_create(attn_recurrent_translator **translator,
     attn_recurrent_translator *created;
     *translator = NULL;
     ATTN_TRY(attn_recurrent_translator_outline(&created, config, error));
-    if (attn_parameters_allocate(&created->parameters) != ATTN_OK) {
-        const size_t floats = created->parameters.floats;
+    const attn_status status =
+        attn_allocate_parameters("recurrent translator", &created->parameters, error);
+    if (status != ATTN_OK) {
         attn_recurrent_translator_destroy(created);
-        return attn_error_set(error, ATTN_ENOMEM,
-                              "recurrent translator: no memory for %zu parameters",
-                              floats);
+        return status;
     }
     attn_parameters_initialise(&created->parameters, seed);
     *translator = created;

@@ -1,6 +1,7 @@
 /* Parameters and the tensors of a file. */
 #include "model/tensor_file.h"
 #include "base/context.h"
+#include "model/checks.h"
 #include "model/folder.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,9 @@ static bool is_one_of(const char *name, const char *const *list)
     return false;
 }
 
-attn_status attn_tensor_file_check_all(const attn_tensor_file *file,
-                                       const attn_parameters *parameters,
-                                       const char *const *others)
+/* Every parameter is there, and nothing else but `others`. */
+static attn_status check_all(const attn_tensor_file *file,
+                             const attn_parameters *parameters, const char *const *others)
 {
     const attn_safetensor *tensor;
     for (size_t i = 0; i < parameters->length; i++)
@@ -129,9 +130,11 @@ attn_status attn_tensor_file_tie(const attn_tensor_file *file,
     return ATTN_OK;
 }
 
-attn_status attn_tensor_file_read(const attn_tensor_file *file,
-                                  const attn_parameters *parameters)
+attn_status attn_tensor_file_load(const attn_tensor_file *file,
+                                  attn_parameters *parameters, const char *const *others)
 {
+    ATTN_TRY(check_all(file, parameters, others));
+    ATTN_TRY(attn_allocate_parameters(file->path, parameters, file->error));
     for (size_t i = 0; i < parameters->length; i++) {
         const attn_parameter *const parameter = &parameters->list[i];
         ATTN_TRY(attn_safetensor_to_float(
@@ -139,17 +142,6 @@ attn_status attn_tensor_file_read(const attn_tensor_file *file,
             parameters->values + parameter->offset, file->error));
     }
     return ATTN_OK;
-}
-
-attn_status attn_tensor_file_load(const attn_tensor_file *file,
-                                  attn_parameters *parameters, const char *const *others)
-{
-    ATTN_TRY(attn_tensor_file_check_all(file, parameters, others));
-    if (attn_parameters_allocate(parameters) != ATTN_OK)
-        return attn_error_set(file->error, ATTN_ENOMEM,
-                              "%s: no memory for %zu parameters", file->path,
-                              parameters->floats);
-    return attn_tensor_file_read(file, parameters);
 }
 
 /* ---- Writing --------------------------------------------------------------------- */

@@ -18,19 +18,12 @@ ATTN_CHECKED attn_status attn_tensor_file_check(const attn_tensor_file *file,
                                                 const char *name,
                                                 const attn_parameter *like,
                                                 const attn_safetensor **tensor);
-/* Every parameter is there, and nothing else but `others`, ended by NULL. */
-ATTN_CHECKED attn_status attn_tensor_file_check_all(const attn_tensor_file *file,
-                                                    const attn_parameters *parameters,
-                                                    const char *const *others);
 /* Whether two tensors of one shape hold the same numbers. */
 ATTN_CHECKED attn_status attn_tensor_file_same(const attn_tensor_file *file,
                                                const attn_safetensor *a,
                                                const attn_safetensor *b, bool *same);
-/* Values of checked tensors into parameters that are allocated. */
-ATTN_CHECKED attn_status attn_tensor_file_read(const attn_tensor_file *file,
-                                               const attn_parameters *parameters);
-
-/* All three: checked, allocated, read. */
+/* Every parameter is there, and nothing else but `others`, ended by NULL: then memory for
+ * them, and their values. */
 ATTN_CHECKED attn_status attn_tensor_file_load(const attn_tensor_file *file,
                                                attn_parameters *parameters,
                                                const char *const *others);

@@ -43,9 +43,9 @@ struct attn_translator {
 ATTN_CHECKED attn_status attn_translator_outline(attn_translator **translator,
                                                  const attn_translator_config *config,
                                                  attn_error *error);
-/* Memory for the parameters (not initialised) and the table of positions. */
-ATTN_CHECKED attn_status attn_translator_allocate(attn_translator *translator,
-                                                  attn_error *error);
+/* The table of positions, where they are not learned. */
+ATTN_CHECKED attn_status attn_translator_add_positions(attn_translator *translator,
+                                                       attn_error *error);
 
 /* config.json and its companions, see config.c. */
 ATTN_CHECKED attn_status attn_translator_config_read(attn_translator_config *config,

@@ -2,6 +2,7 @@
  * M2M100ForConditionalGeneration and MarianMTModel name them, created and destroyed.
  * What it computes lives in transformer.c, its files in translator_file.c. */
 #include "base/context.h"
+#include "model/checks.h"
 #include "model/decoding.h"
 #include "model/transformer.h"
 #include <stdio.h>
@@ -10,17 +11,11 @@
 static const float NORM_EPSILON = 1e-5f;
 static const int64_t MOST_POSITION_FLOATS = (int64_t)1 << 24;
 
-/* Bounds of what a configuration may say; wide enough for every published model of the
- * class, and small enough that no product of two overflows or takes seconds to outline.
- */
-struct bound {
-    const char *name;
-    int64_t value, low, high;
-};
-
+/* Bounds wide enough for every published model of the class, and small enough that no
+ * product of two overflows or takes seconds to outline. */
 static attn_status check_config(const attn_translator_config *config, attn_error *error)
 {
-    const struct bound bounds[] = {
+    const attn_bound bounds[] = {
         {"vocabulary", config->vocabulary, ATTN_TOKEN_UNK + 1, 1 << 24},
         {"width", config->width, 4, 1 << 16},
         {"heads", config->heads, 1, config->width},
@@ -29,12 +24,8 @@ static attn_status check_config(const attn_translator_config *config, attn_error
         {"inner", config->inner, 1, 1 << 18},
         {"max_positions", config->max_positions, 1, 1 << 20},
     };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (bounds[i].value < bounds[i].low || bounds[i].value > bounds[i].high)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "translator: %s is %lld, expected %lld to %lld",
-                                  bounds[i].name, (long long)bounds[i].value,
-                                  (long long)bounds[i].low, (long long)bounds[i].high);
+    ATTN_TRY(
+        attn_check_bounds("translator", bounds, sizeof bounds / sizeof bounds[0], error));
     if (config->width % config->heads != 0)
         return attn_error_set(error, ATTN_EINVAL,
                               "translator: width %lld is not a multiple of %lld heads",
@@ -49,11 +40,7 @@ static attn_status check_config(const attn_translator_config *config, attn_error
             (long long)MOST_POSITION_FLOATS);
     const float dropouts[] = {config->dropout, config->attention_dropout,
                               config->activation_dropout};
-    for (size_t i = 0; i < 3; i++)
-        if (!(dropouts[i] >= 0.0f && dropouts[i] < 1.0f))
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "translator: a dropout is %g, expected 0 to below 1",
-                                  (double)dropouts[i]);
+    ATTN_TRY(attn_check_dropouts("translator", dropouts, 3, error));
     if (config->learned_positions && config->normalise_first)
         return attn_error_set(error, ATTN_EINVAL,
                               "translator: learned_positions with normalise_first, "
@@ -203,14 +190,10 @@ attn_status attn_translator_outline(attn_translator **translator,
     return ATTN_OK;
 }
 
-attn_status attn_translator_allocate(attn_translator *translator, attn_error *error)
+attn_status attn_translator_add_positions(attn_translator *translator, attn_error *error)
 {
     const attn_translator_config *const config = &translator->config;
     const int64_t rows = translator->first_position + config->max_positions;
-    if (attn_parameters_allocate(&translator->parameters) != ATTN_OK)
-        return attn_error_set(error, ATTN_ENOMEM,
-                              "translator: no memory for %zu parameters",
-                              translator->parameters.floats);
     if (config->learned_positions)
         return ATTN_OK;
     translator->positions = malloc((size_t)(rows * config->width) * sizeof(float));
@@ -233,7 +216,10 @@ attn_status attn_translator_create(attn_translator **translator,
     attn_translator *created;
     *translator = NULL;
     ATTN_TRY(attn_translator_outline(&created, config, error));
-    const attn_status status = attn_translator_allocate(created, error);
+    attn_status status =
+        attn_allocate_parameters("translator", &created->parameters, error);
+    if (status == ATTN_OK)
+        status = attn_translator_add_positions(created, error);
     if (status != ATTN_OK) {
         attn_translator_destroy(created);
         return status;

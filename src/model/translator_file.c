@@ -71,11 +71,9 @@ static attn_status load(attn_translator **translator, attn_folder *folder)
     ATTN_TRY(attn_config_file_blame(
         &folder->config, attn_translator_outline(&loaded, &config, file->error)));
     memcpy(loaded->note, note, sizeof note);
-    attn_status status = attn_tensor_file_check_all(file, &loaded->parameters, OTHERS);
+    attn_status status = attn_tensor_file_load(file, &loaded->parameters, OTHERS);
     if (status == ATTN_OK)
-        status = attn_translator_allocate(loaded, file->error);
-    if (status == ATTN_OK)
-        status = attn_tensor_file_read(file, &loaded->parameters);
+        status = attn_translator_add_positions(loaded, file->error);
     if (status == ATTN_OK)
         *translator = loaded;
     else
