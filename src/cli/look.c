@@ -22,7 +22,7 @@ static const char help[] =
     "\n"
     "  --at WORD|N         one word, every head; was#2 is its second occurrence\n"
     "  --layer N           with --head N (or --head 3.4): one head, or one row, in full\n"
-    "  --part PART         encoder, decoder, cross or pooling\n"
+    "  --part PART         encoder, decoder, cross or pooling: its heads alone\n"
     "  -o FILE             .svg .png .html .json, or .attn to keep the record\n"
     "  --json              all words, weights and measures on standard output\n"
     "  --model NAME        a folder, or one in trained/ or models/ (default "
@@ -179,6 +179,25 @@ static attn_status choose(const arguments *a, const attn_record *record,
     return status;
 }
 
+/* What has everything takes no choice. */
+static int check_whole(const arguments *a)
+{
+    const struct {
+        const char *name, *value;
+    } choices[] = {
+        {"part", a->part}, {"layer", a->layer}, {"head", a->head}, {"at", a->at}};
+    const bool is_record = a->output != NULL && attn_file_named(a->output, ".attn");
+    const bool is_json =
+        a->output != NULL ? attn_file_named(a->output, ".json") : a->json;
+    for (size_t i = 0; (is_record || is_json) && i < 4; i++)
+        if (choices[i].value != NULL)
+            return cli_misused("look",
+                               "%s has all parts, layers, heads and words; expected no "
+                               "--%s with it",
+                               is_record ? "a record" : "JSON", choices[i].name);
+    return CLI_DONE;
+}
+
 static int check(int argc, char **argv, int count, arguments *a,
                  attn_draw_options *options)
 {
@@ -196,6 +215,8 @@ static int check(int argc, char **argv, int count, arguments *a,
         code = cli_integer("look", "--beam", a->beam, 1, 64, &number);
     if (code == CLI_DONE && a->width != NULL)
         code = cli_integer("look", "--width", a->width, 40, 1000, &options->width);
+    if (code == CLI_DONE)
+        code = check_whole(a);
     if (code != CLI_DONE || a->output == NULL)
         return code;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)

@@ -147,34 +147,36 @@ attn_status look_find_word(const attn_record *record, const char *wanted,
 attn_status look_read_head(const char *layer, const char *head,
                            attn_draw_options *options, attn_error *error)
 {
-    int64_t number;
-    const char *point = head == NULL ? NULL : strchr(head, '.');
     char before[16] = "";
-    if (point != NULL && layer == NULL && point - head < 10) {
-        memcpy(before, head, (size_t)(point - head));
-        layer = before;
-        head = point + 1;
-    }
+    const char *in_layer = head;
+    const char *const point = head == NULL ? NULL : strchr(head, '.');
+    int64_t number;
     if (layer != NULL) {
         if (!read_whole(layer, &number) || number < 1)
             return attn_error_set(error, ATTN_EINVAL,
                                   "--layer is \"%.40s\"; expected a number from 1",
                                   layer);
         options->layer = number - 1;
+    } else if (point != NULL && (size_t)(point - head) < sizeof before) {
+        memcpy(before, head, (size_t)(point - head));
+        in_layer = point + 1;
+        number = 0;
+        options->layer = read_whole(before, &number) ? number - 1 : -1;
     }
-    if (head != NULL) {
-        if (!read_whole(head, &number) || number < 1)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "--head is \"%.40s\"; expected a number from 1, or "
-                                  "layer.head as in 3.4",
-                                  head);
-        options->head = number - 1;
-        if (layer == NULL)
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "--head %s of which layer? Expected --layer too, or "
-                                  "layer.head as in 3.4",
-                                  head);
-    }
+    if (head == NULL)
+        return ATTN_OK;
+    if (!read_whole(in_layer, &number) || number < 1 ||
+        (in_layer != head && options->layer < 0))
+        return attn_error_set(error, ATTN_EINVAL,
+                              "--head is \"%.40s\"; expected a number from 1, or "
+                              "layer.head as in 3.4",
+                              head);
+    options->head = number - 1;
+    if (options->layer < 0)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "--head %s of which layer? Expected --layer too, or "
+                              "layer.head as in 3.4",
+                              head);
     return ATTN_OK;
 }
 

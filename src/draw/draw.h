@@ -30,12 +30,20 @@ typedef struct attn_draw_options {
 /** Light, linear, everything; no colour, UTF-8, 80 columns. */
 void attn_draw_options_init(attn_draw_options *options);
 
+/** The index of the part that options select, in *part, which on entry is the one that is
+ * meant where they name none (−1: none is).  ATTN_EINVAL names what the record has not,
+ * and what it has. */
+ATTN_CHECKED attn_status attn_draw_select(const attn_record *record,
+                                          const attn_draw_options *options, int64_t *part,
+                                          attn_error *error);
+
 /** *text is the caller's to free, NUL-ended beyond length bytes. */
 typedef attn_status attn_draw(const attn_record *record, const attn_summary *summary,
                               const attn_draw_options *options, char **text,
                               size_t *length, attn_error *error);
 
-/** Answer first: translation, verdict, alignment, heads, heads worth a look.  With a
+/** Answer first: translation, verdict, alignment, heads, heads worth a look; with a part,
+ * its heads only, and in place of the alignment of another its sharpest head.  With a
  * layer and a head: that matrix in full.  With a row: how each head (of the layer) looks
  * from it; with row, layer and head: that row in full. */
 attn_draw attn_draw_terminal;

@@ -307,7 +307,7 @@ function texts(part, map) {
 
 function draw() {
     const { part: p, layer, head } = view(), part = data.parts[p], map = drawMap();
-    const name = `${part.name} layer ${layer + 1}` + (head < 0 ? `, mean of ${part.heads} heads` : ` head ${head + 1}`);
+    const name = `${part.name} layer ${layer + 1}` + (head < 0 ? (part.heads === 1 ? ', its one head' : `, mean of ${part.heads} heads`) : ` head ${head + 1}`);
     const entropy = head < 0 ? -1 : part.entropy[layer][head];
     $('name').textContent = name + (head < 0 ? '' : `: ${part.roles[layer][head]}`) + (entropy < 0 ? '' : `, entropy ${number(entropy)}`);
     $('map').setAttribute('aria-label', `${name}. Rows: ${part.rowSay}. Columns: ${part.keySay}.`);

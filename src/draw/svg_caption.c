@@ -46,8 +46,8 @@ void attn_put_map_name(attn_buffer *buffer, const attn_record *record,
     attn_put_part_title(buffer, record->parts[part].part);
     attn_buffer_print(buffer, " layer %lld", (long long)layer + 1);
     if (head < 0) {
-        attn_buffer_put(buffer, ", mean of ");
-        put_heads(buffer, record->parts[part].heads);
+        attn_buffer_put(buffer, ", ");
+        attn_put_mean(buffer, record->parts[part].heads);
         return;
     }
     attn_buffer_print(buffer, " head %lld: ", (long long)head + 1);
@@ -118,12 +118,10 @@ void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
     attn_put_model(buffer, figure->record);
     attn_buffer_print(buffer, " Left: %s layer %lld, ", attn_part_name(part->part),
                       (long long)figure->layer + 1);
-    if (figure->head < 0) {
-        attn_buffer_put(buffer, "mean of the ");
-        put_heads(buffer, part->heads);
-    } else {
+    if (figure->head < 0)
+        attn_put_mean(buffer, part->heads);
+    else
         attn_buffer_print(buffer, "head %lld", (long long)figure->head + 1);
-    }
     if (figure->alignment)
         attn_buffer_put(buffer, ", the layer with the lowest entropy");
     if (figure->record->picture.grey != NULL)

@@ -20,44 +20,15 @@ static int64_t sharpest_layer(const attn_part_summary *summary, int64_t layers)
     return best;
 }
 
-static attn_status choose_part(attn_figure *figure, int kind, attn_error *error)
-{
-    const attn_record *const record = figure->record;
-    if (record->part_count == 0)
-        return attn_error_set(error, ATTN_EINVAL, "the record has no part to draw");
-    if (kind < 0) {
-        figure->part =
-            figure->summary->alignment_part < 0 ? 0 : figure->summary->alignment_part;
-        return ATTN_OK;
-    }
-    for (int64_t i = 0; i < record->part_count; i++)
-        if ((int)record->parts[i].part == kind) {
-            figure->part = i;
-            return ATTN_OK;
-        }
-    return attn_error_set(error, ATTN_EINVAL, "the record has no %s part",
-                          kind <= ATTN_PART_POOL ? attn_part_name((attn_part)kind)
-                                                 : "such");
-}
-
 static attn_status choose(attn_figure *figure, const attn_draw_options *options,
                           attn_error *error)
 {
-    ATTN_TRY(choose_part(figure, options->part, error));
     const attn_summary *const summary = figure->summary;
+    if (figure->record->part_count == 0)
+        return attn_error_set(error, ATTN_EINVAL, "the record has no part to draw");
+    figure->part = summary->alignment_part < 0 ? 0 : summary->alignment_part;
+    ATTN_TRY(attn_draw_select(figure->record, options, &figure->part, error));
     const attn_record_part *const part = &figure->record->parts[figure->part];
-    const char *const name = attn_part_name(part->part);
-    if (options->layer >= part->layers)
-        return attn_error_set(
-            error, ATTN_EINVAL, "layer is %lld, expected 1 to %lld (%s)",
-            (long long)options->layer + 1, (long long)part->layers, name);
-    if (options->head >= part->heads)
-        return attn_error_set(error, ATTN_EINVAL, "head is %lld, expected 1 to %lld (%s)",
-                              (long long)options->head + 1, (long long)part->heads, name);
-    if (options->row >= part->rows->length)
-        return attn_error_set(error, ATTN_EINVAL, "row is %lld, expected 1 to %lld (%s)",
-                              (long long)options->row + 1, (long long)part->rows->length,
-                              name);
     const bool aligns = figure->part == summary->alignment_part;
     figure->head = options->head < 0 ? -1 : options->head;
     figure->row = options->row < 0 ? -1 : options->row;

@@ -1,5 +1,6 @@
 /* The terminal picture, answer first: translation, verdict, alignment, heads, heads worth
  * a look, what to ask next. */
+#include "base/context.h"
 #include "draw/terminal_canvas.h"
 #include "text/words.h"
 #include <stdio.h>
@@ -47,12 +48,22 @@ static void draw_verdict(canvas *c)
         attn_buffer_put(&c->out, "\n");
 }
 
+/* Whether the overview shows a part of the record. */
+static bool is_shown(const canvas *c, int64_t p)
+{
+    return c->options->part < 0 || (int)c->record->parts[p].part == c->options->part;
+}
+
 /* Without an alignment: the head that heads worth a look begin with. */
 static void draw_sharpest(canvas *c)
 {
-    if (c->summary->finding_count == 0)
+    const attn_summary *summary = c->summary;
+    int64_t first = 0;
+    while (first < summary->finding_count && !is_shown(c, summary->findings[first].part))
+        first++;
+    if (first == summary->finding_count)
         return;
-    const attn_finding *finding = &c->summary->findings[0];
+    const attn_finding *finding = &summary->findings[first];
     const attn_record_part *part = &c->record->parts[finding->part];
     if (part->rows->length > MOST_ROWS)
         return;
@@ -69,22 +80,27 @@ static void draw_sharpest(canvas *c)
     attn_buffer_put(&c->out, "\n");
 }
 
+static void title_of_layer(canvas *c, const attn_record_part *part, int64_t layer)
+{
+    attn_buffer about = {0};
+    attn_buffer_print(&about, "%s layer %lld, ", attn_part_name(part->part),
+                      (long long)layer + 1);
+    attn_put_mean(&about, part->heads);
+    canvas_title(c, attn_question(c->record, part), attn_buffer_text(&about));
+    c->out.failed = c->out.failed || about.failed;
+    attn_buffer_free(&about);
+}
+
 /* Of a long text only the rows that are unclear, and a count of the others. */
 static void draw_alignment(canvas *c)
 {
     const attn_summary *summary = c->summary;
-    if (summary->alignment_part < 0) {
+    if (summary->alignment_part < 0 || !is_shown(c, summary->alignment_part)) {
         draw_sharpest(c);
         return;
     }
     const attn_record_part *part = &c->record->parts[summary->alignment_part];
-    char about[96];
-    snprintf(about, sizeof about,
-             part->heads == 1 ? "%s layer %lld, its one head"
-                              : "%s layer %lld, mean of %lld heads",
-             attn_part_name(part->part), (long long)summary->alignment_layer + 1,
-             (long long)part->heads);
-    canvas_title(c, attn_question(c->record, part), about);
+    title_of_layer(c, part, summary->alignment_layer);
     canvas_matrix matrix = {.part = part,
                             .weights = summary->alignment,
                             .row_count = part->rows->length,
@@ -112,21 +128,25 @@ static void draw_alignment(canvas *c)
 static void draw_findings(canvas *c)
 {
     const attn_summary *summary = c->summary;
-    if (summary->finding_count == 0)
-        return;
+    int64_t shown = 0;
     int names = 3;
     char name[48];
     for (int64_t i = 0; i < summary->finding_count; i++) {
         const attn_finding *finding = &summary->findings[i];
+        shown += is_shown(c, finding->part);
         const int length =
             snprintf(name, sizeof name, "%lld.%lld", (long long)finding->layer + 1,
                      (long long)finding->head + 1);
         names = length > names ? length : names;
     }
+    if (shown == 0)
+        return;
     canvas_put(c, STYLE_BOLD, "Heads worth a look");
     attn_buffer_put(&c->out, "\n");
     for (int64_t i = 0; i < summary->finding_count; i++) {
         const attn_finding *finding = &summary->findings[i];
+        if (!is_shown(c, finding->part))
+            continue;
         snprintf(name, sizeof name, "%lld.%lld", (long long)finding->layer + 1,
                  (long long)finding->head + 1);
         canvas_print(c, STYLE_PLAIN, "%-8s%-*s",
@@ -241,12 +261,10 @@ static attn_status draw_matrix(canvas *c, int64_t p, attn_error *error)
         for (int64_t i = 0; i < cells; i++)
             mean[i] +=
                 attn_record_weights(part, options->layer, h)[i] / (float)(end - first);
-    attn_buffer about = {0};
     if (options->head < 0) {
-        attn_buffer_print(&about, "%s layer %lld, mean of %lld heads",
-                          attn_part_name(part->part), (long long)options->layer + 1,
-                          (long long)part->heads);
+        title_of_layer(c, part, options->layer);
     } else {
+        attn_buffer about = {0};
         const attn_head_summary *head =
             attn_summary_head(c->summary, c->record, p, options->layer, options->head);
         attn_buffer_print(&about, "%s %lld.%lld, %s", attn_part_name(part->part),
@@ -260,12 +278,12 @@ static attn_status draw_matrix(canvas *c, int64_t p, attn_error *error)
             attn_buffer_put(&about, ", entropy ");
             attn_put_weight(&about, head->entropy);
         }
+        canvas_title(c, attn_question(c->record, part), attn_buffer_text(&about));
+        attn_buffer_free(&about);
     }
-    canvas_title(c, attn_question(c->record, part), attn_buffer_text(&about));
     const canvas_matrix matrix = {
         .part = part, .weights = mean, .row_count = part->rows->length};
     canvas_draw_matrix(c, &matrix);
-    attn_buffer_free(&about);
     free(mean);
     return ATTN_OK;
 }
@@ -273,30 +291,10 @@ static attn_status draw_matrix(canvas *c, int64_t p, attn_error *error)
 static attn_status check(const attn_record *record, const attn_draw_options *options,
                          int64_t *p, attn_error *error)
 {
-    *p = -1;
-    for (int64_t i = 0; i < record->part_count; i++)
-        if ((int)record->parts[i].part == options->part)
-            *p = i;
     if (options->width < 40)
         return attn_error_set(error, ATTN_EINVAL, "width is %lld columns; at least 40",
                               (long long)options->width);
-    if (options->row < 0 && options->layer < 0 && options->head < 0)
-        return ATTN_OK;
-    if (*p < 0)
-        return attn_error_set(error, ATTN_EINVAL, "the record has no part %s",
-                              options->part < 0 || options->part > ATTN_PART_POOL
-                                  ? "of that kind"
-                                  : attn_part_name((attn_part)options->part));
-    const attn_record_part *part = &record->parts[*p];
-    if (options->row >= part->rows->length)
-        return attn_error_set(error, ATTN_EINVAL, "word %lld of %lld",
-                              (long long)options->row + 1, (long long)part->rows->length);
-    if (options->layer >= part->layers || options->head >= part->heads)
-        return attn_error_set(
-            error, ATTN_EINVAL,
-            "layer %lld, head %lld: the %s has layers 1 to %lld, heads 1 to %lld",
-            (long long)options->layer + 1, (long long)options->head + 1,
-            attn_part_name(part->part), (long long)part->layers, (long long)part->heads);
+    ATTN_TRY(attn_draw_select(record, options, p, error));
     if (options->head >= 0 && options->layer < 0)
         return attn_error_set(error, ATTN_EINVAL, "head %lld of which layer?",
                               (long long)options->head + 1);

@@ -126,10 +126,11 @@ void canvas_draw_heads(canvas *c)
     int64_t width = LEFT - GAP;
     for (int64_t p = 0; p < record->part_count; p++)
         width += record->parts[p].heads * 5 - 1 + GAP;
-    if (width <= c->options->width)
+    if (c->options->part < 0 && width <= c->options->width)
         draw_beside(c, 0, record->part_count);
     else
         for (int64_t p = 0; p < record->part_count; p++)
-            draw_alone(c, p);
+            if (c->options->part < 0 || (int)record->parts[p].part == c->options->part)
+                draw_alone(c, p);
     draw_legend(c);
 }

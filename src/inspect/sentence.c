@@ -118,6 +118,14 @@ void attn_put_weight(attn_buffer *buffer, double weight)
         attn_buffer_print(buffer, ".%02d", hundredths < 0 ? 0 : hundredths);
 }
 
+void attn_put_mean(attn_buffer *buffer, int64_t heads)
+{
+    if (heads == 1)
+        attn_buffer_put(buffer, "its one head");
+    else
+        attn_buffer_print(buffer, "mean of %lld heads", (long long)heads);
+}
+
 int64_t attn_put_label(attn_buffer *buffer, const attn_record_word *word,
                        attn_spelling spelling, int64_t columns)
 {

@@ -25,6 +25,8 @@ int64_t attn_put_label(attn_buffer *buffer, const attn_record_word *word,
                        attn_spelling spelling, int64_t columns);
 /** ".68", "1.0", ".00": two digits, no leading zero, three columns. */
 void attn_put_weight(attn_buffer *buffer, double weight);
+/** What a layer's map is of: "mean of 4 heads", "its one head". */
+void attn_put_mean(attn_buffer *buffer, int64_t heads);
 
 enum { ATTN_VERDICT_LINES = 3 };
 

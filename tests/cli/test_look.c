@@ -275,6 +275,21 @@ static void a_word_is_found_by_text_number_and_occurrence(void **state)
     run_free(&first);
 }
 
+static void a_part_by_itself_has_its_heads_alone(void **state)
+{
+    (void)state;
+    run_result result = look(MODEL OWN "'the cat was hungry' --part decoder", "");
+    assert_contains(result.out, "\nWhat the heads do");
+    assert_contains(result.out, "\n         decoder\nlayer 1  ");
+    assert_null(strstr(result.out, "encoder"));
+    assert_null(strstr(result.out, "cross"));
+    run_free(&result);
+    result = look(MODEL OWN "'the cat was hungry' --part cross", "");
+    assert_contains(result.out, "mean of 2 heads\n");
+    assert_null(strstr(result.out, "coder"));
+    run_free(&result);
+}
+
 static void limits_are_printed_as_they_are_set(void **state)
 {
     (void)state;
@@ -322,8 +337,20 @@ static void what_is_wrong_is_named(void **state)
         {MODEL OWN "'the cat' --at 9 --part decoder", 2,
          "no word \"9\"; there are: <s> le#1"},
         {MODEL OWN "'the cat' --head 3.1", 2,
-         "the encoder has layers 1 to 2, heads 1 to 2"},
+         "no head 3.1: the encoder has 2 layers of 2 heads"},
         {MODEL OWN "'the cat' --head 1", 2, "of which layer?"},
+        {MODEL OWN "'the cat' --head 1.2.3", 2,
+         "--head is \"1.2.3\"; expected a number from 1, or layer.head as in 3.4"},
+        {MODEL OWN "'the cat' --head x.1", 2, "--head is \"x.1\"; expected a number"},
+        {MODEL OWN "'the cat' --head 1. --layer 1", 2, "--head is \"1.\"; expected a"},
+        {MODEL OWN "'the cat' --head 1.1 --layer 1", 2, "--head is \"1.1\"; expected a"},
+        {MODEL OWN "'the cat' --part pooling", 2,
+         "the record has no pooling part; it has encoder, decoder and cross"},
+        {MODEL OWN "'the cat' --json --part cross", 2,
+         "JSON has all parts, layers, heads and words; expected no --part"},
+        {MODEL OWN "'the cat' -o a.attn --at cat", 2,
+         "a record has all parts, layers, heads and words; expected no --at"},
+        {MODEL OWN "'the cat' -o a.json --layer 1", 2, "expected no --layer"},
         {MODEL "'the cat' --part middle", 2,
          "expected encoder, decoder, cross or pooling"},
         {MODEL "'the cat' --limits clear=2", 2, "--limits has \"clear=2\""},
@@ -380,6 +407,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_file_is_light_whatever_the_terminal),
         cmocka_unit_test(json_rows_sum_to_one),
         cmocka_unit_test(a_word_is_found_by_text_number_and_occurrence),
+        cmocka_unit_test(a_part_by_itself_has_its_heads_alone),
         cmocka_unit_test(limits_are_printed_as_they_are_set),
         cmocka_unit_test(a_terminal_without_utf8_gets_ascii),
         cmocka_unit_test(what_is_wrong_is_named),

@@ -228,14 +228,14 @@ static void selection_outside_the_record_is_named(void **unused)
     attn_draw_options options;
     attn_draw_options_init(&options);
     options.layer = 3;
-    assert_refused(&options, "layer is 4, expected 1 to 3 (cross)");
+    assert_refused(&options, "no layer 4: the cross has 3 layers of 4 heads");
     options.layer = 0;
     options.head = 4;
-    assert_refused(&options, "head is 5, expected 1 to 4 (cross)");
+    assert_refused(&options, "no head 1.5: the cross has 3 layers of 4 heads");
     options.head = 0;
     options.part = ATTN_PART_ENCODER;
     options.row = 7;
-    assert_refused(&options, "row is 8, expected 1 to 7 (encoder)");
+    assert_refused(&options, "no word 8: the encoder has 7");
 }
 
 int main(void)

@@ -526,10 +526,15 @@ static void a_selection_that_is_not_there_is_an_error_that_says_what_is(void **s
         int64_t layer, head, row, width;
         const char *message;
     } cases[] = {
-        {-1, 0, 0, -1, 80, "the record has no part of that kind"},
-        {ATTN_PART_ENCODER, -1, -1, 5, 80, "word 6 of 5"},
+        {-1, 0, 0, -1, 80,
+         "the record has no such part; it has encoder, decoder and cross"},
+        {ATTN_PART_ENCODER, -1, -1, 5, 80, "no word 6: the encoder has 5"},
         {ATTN_PART_ENCODER, 1, 0, -1, 80,
-         "layer 2, head 1: the encoder has layers 1 to 1, heads 1 to 2"},
+         "no head 2.1: the encoder has 1 layer of 2 heads"},
+        {ATTN_PART_ENCODER, 1, -1, -1, 80,
+         "no layer 2: the encoder has 1 layer of 2 heads"},
+        {ATTN_PART_POOL, -1, -1, -1, 80,
+         "the record has no pooling part; it has encoder, decoder and cross"},
         {ATTN_PART_CROSS, -1, 1, -1, 80, "head 2 of which layer?"},
         {-1, -1, -1, -1, 39, "width is 39 columns; at least 40"},
     };
