@@ -13,6 +13,12 @@ typedef struct attn_error {
 __attribute__((format(printf, 3, 4))) attn_status
 attn_error_set(attn_error *error, attn_status status, const char *format, ...);
 
+/* The end of a noun after its count: "%lld line%s". */
+static inline const char *attn_s(int64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 /* Takes over the context's message. */
 attn_status attn_error_from_context(attn_error *error, attn_status status,
                                     const attn_context *context);

@@ -179,8 +179,8 @@ int cli_caption(int argc, char **argv)
     if (is_over)
         return code;
     if (count < 2)
-        return cli_misused("caption", "expected a model and a picture, got %d arguments",
-                           count);
+        return cli_misused("caption", "expected a model and a picture, got %d argument%s",
+                           count, attn_s(count));
     if (arguments.output && !arguments.picture)
         return cli_misused("caption", "-o keeps a composed picture: expected --picture "
                                       "with it");

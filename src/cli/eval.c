@@ -157,29 +157,30 @@ static void print_table(const struct job *job, const struct scores *scores)
 {
     const double loss = scores->loss.plain / (double)scores->loss.targets;
     const attn_bleu *const bleu = &scores->bleu;
-    printf("BLEU         %7.2f   %zu sentences, %zu references; brevity %.3f (%" PRId64
+    printf("BLEU         %7.2f   %zu sentence%s, %zu reference%s; brevity %.3f (%" PRId64
            " words for %" PRId64 ")\n",
-           attn_bleu_score(bleu), scores->sentences, scores->references,
+           attn_bleu_score(bleu), scores->sentences, attn_s((int64_t)scores->sentences),
+           scores->references, attn_s((int64_t)scores->references),
            attn_bleu_brevity(bleu), bleu->hypothesis_length, bleu->reference_length);
     for (size_t n = 0; n < ATTN_LENGTH_SCORES; n++)
         if (scores->lengths[n].sentences > 0)
-            printf("  %-10s %7.2f   %" PRId64 " sentences of so many words\n",
+            printf("  %-10s %7.2f   %" PRId64 " sentence%s of so many words\n",
                    scores->lengths[n].name, attn_bleu_score(&scores->lengths[n].bleu),
-                   scores->lengths[n].sentences);
+                   scores->lengths[n].sentences, attn_s(scores->lengths[n].sentences));
     printf("loss         %7.4f   nats a token, of %" PRId64
            " tokens of first references\n",
            loss, scores->loss.targets);
     printf("perplexity   %7.2f\n", exp(loss));
     printf("speed        %7.0f   tokens a second written, %.1f s, %" PRId64
-           " threads, %" PRId64 " beams\n",
+           " thread%s, %" PRId64 " beam%s\n",
            (double)scores->written / scores->seconds, scores->seconds, job->threads,
-           job->search.beams);
+           attn_s(job->threads), job->search.beams, attn_s(job->search.beams));
     if (scores->unfinished > 0)
-        printf("unfinished   %7" PRId64 "   sentences ended at the length limit\n",
-               scores->unfinished);
+        printf("unfinished   %7" PRId64 "   sentence%s ended at the length limit\n",
+               scores->unfinished, attn_s(scores->unfinished));
     if (scores->left_out > 0)
-        printf("left out     %7zu   pairs longer than the positions, of the loss\n",
-               scores->left_out);
+        printf("left out     %7zu   pair%s longer than the positions, of the loss\n",
+               scores->left_out, attn_s((int64_t)scores->left_out));
     printf("\nattn eval %s %s --beam %" PRId64, job->model.folder, job->file,
            job->search.beams);
     if (job->search.length_power != 1.0)
@@ -348,8 +349,8 @@ int cli_eval(int argc, char **argv)
     if (is_over)
         return code;
     if (count != 2)
-        return cli_misused("eval", "expected a model and a file, got %d arguments",
-                           count);
+        return cli_misused("eval", "expected a model and a file, got %d argument%s",
+                           count, attn_s(count));
     arguments.model = argv[1];
     arguments.file = argv[2];
     return eval(&arguments);

@@ -361,7 +361,8 @@ int cli_fill(int argc, char **argv)
     if (is_over)
         return code;
     if (count != 1)
-        return cli_misused("fill", "expected one text, got %d arguments", count);
+        return cli_misused("fill", "expected one text, got %d argument%s", count,
+                           attn_s(count));
     arguments.text = argv[1];
     return fill(&arguments);
 }

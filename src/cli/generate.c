@@ -96,11 +96,11 @@ static attn_status settle_tokens(struct job *job, attn_error *error)
     const int64_t room = config->max_positions - (int64_t)job->read + 1;
     const int64_t wanted = job->tokens > 0 ? job->tokens : 1;
     if (!endless && wanted > room)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "a prompt of %zu tokens and %" PRId64
-                              " to write, the model has positions "
-                              "for %" PRId64 "; --window N goes on without end",
-                              job->read, wanted, config->max_positions);
+        return attn_error_set(
+            error, ATTN_EFORMAT,
+            "a prompt of %zu token%s and %" PRId64 " to write, the model has positions "
+            "for %" PRId64 "; --window N goes on without end",
+            job->read, attn_s((int64_t)job->read), wanted, config->max_positions);
     if (job->tokens == 0)
         job->tokens = endless || room > USUAL_TOKENS ? USUAL_TOKENS : room;
     return ATTN_OK;
@@ -395,8 +395,8 @@ int cli_generate(int argc, char **argv)
     if (is_over)
         return code;
     if (count < 1 || count > 2)
-        return cli_misused("generate", "expected a model and a prompt, got %d arguments",
-                           count);
+        return cli_misused("generate", "expected a model and a prompt, got %d argument%s",
+                           count, attn_s(count));
     arguments.model = argv[1];
     arguments.prompt = count > 1 ? argv[2] : "";
     return generate(&arguments);

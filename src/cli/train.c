@@ -146,7 +146,8 @@ int cli_train(int argc, char **argv)
     if (is_over)
         return code;
     if (count != 1)
-        return cli_misused("train", "expected one recipe, got %d arguments", count);
+        return cli_misused("train", "expected one recipe, got %d argument%s", count,
+                           attn_s(count));
     arguments.recipe = argv[1];
     char folder[ATTN_PATH_BYTES];
     name_folder(folder, sizeof folder, arguments.recipe);

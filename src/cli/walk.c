@@ -72,9 +72,9 @@ static attn_status take_projection(struct example *example, attn_walk_step step,
         return ATTN_OK;
     }
     if (matrix->rows != d)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "%s has %lld rows, expected %lld, the columns of X", name,
-                              (long long)matrix->rows, (long long)d);
+        return attn_error_set(
+            error, ATTN_EFORMAT, "%s has %lld row%s, expected %lld, the columns of X",
+            name, (long long)matrix->rows, attn_s(matrix->rows), (long long)d);
     step_of(example, step, matrix->rows, matrix->columns);
     memcpy(example->values[step], matrix->values,
            (size_t)(matrix->rows * matrix->columns) * sizeof(float));
@@ -88,9 +88,9 @@ static attn_status take_input(struct example *example, const attn_text_matrices 
     if (!x || x->rows == 0)
         return attn_error_set(error, ATTN_EFORMAT, "X is missing: a row for each token");
     if (given->words && given->word_count != x->rows)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "X has %lld rows, expected %lld, one for each token",
-                              (long long)x->rows, (long long)given->word_count);
+        return attn_error_set(
+            error, ATTN_EFORMAT, "X has %lld row%s, expected %lld, one for each token",
+            (long long)x->rows, attn_s(x->rows), (long long)given->word_count);
     step_of(example, ATTN_WALK_INPUT, x->rows, x->columns);
     memcpy(example->values[ATTN_WALK_INPUT], x->values,
            (size_t)(x->rows * x->columns) * sizeof(float));
@@ -108,8 +108,8 @@ static attn_status take_input(struct example *example, const attn_text_matrices 
     const int64_t of_key = example->walk.steps[ATTN_WALK_KEY_PROJECTION].columns;
     if (of_query != of_key)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "W_K has %lld columns, expected %lld, as W_Q has",
-                              (long long)of_key, (long long)of_query);
+                              "W_K has %lld column%s, expected %lld, as W_Q has",
+                              (long long)of_key, attn_s(of_key), (long long)of_query);
     return ATTN_OK;
 }
 

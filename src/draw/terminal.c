@@ -113,10 +113,10 @@ static void draw_alignment(canvas *c)
         matrix.rows = summary->unclear;
         matrix.row_count =
             summary->unclear_count < MOST_ROWS ? summary->unclear_count : MOST_ROWS;
-        canvas_print(c, STYLE_DIM, "%lld rows with a clear source are not shown",
-                     (long long)summary->clear_count);
+        canvas_print(c, STYLE_DIM, "not shown: %lld row%s with a clear source",
+                     (long long)summary->clear_count, attn_s(summary->clear_count));
         if (summary->unclear_count > MOST_ROWS)
-            canvas_print(c, STYLE_DIM, ", nor %lld of those without",
+            canvas_print(c, STYLE_DIM, ", %lld of those without",
                          (long long)(summary->unclear_count - MOST_ROWS));
         attn_buffer_put(&c->out, "\n");
     }

@@ -451,11 +451,12 @@ attn_status attn_draw_walk_svg(const attn_walk *walk, char **svg, size_t *length
     attn_svg_put_start(&out, width, height);
     attn_buffer_print(
         &out,
-        "<title id=\"t\">Attention by hand: %lld tokens, head size %lld"
+        "<title id=\"t\">Attention by hand: %lld token%s, head size %lld"
         "</title>\n<desc id=\"d\">From X through queries, keys and values, "
         "their products, scaling and softmax to the output, with all numbers."
         "</desc>\n",
-        (long long)walk->tokens, (long long)walk->steps[ATTN_WALK_QUERY].columns);
+        (long long)walk->tokens, attn_s(walk->tokens),
+        (long long)walk->steps[ATTN_WALK_QUERY].columns);
     attn_svg_put_style(&out, ATTN_SVG_BOTH, ATTN_SCALE_LINEAR);
     attn_svg_put_paper(&out, width, height);
     attn_buffer_put(&out, attn_buffer_text(&d.svg.text));

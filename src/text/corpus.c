@@ -181,10 +181,11 @@ static attn_status add_line(struct reader *reader, char *line, char *end,
         field = tab ? tab + 1 : NULL;
     }
     if (count < reader->columns)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "%s, line %zu: %zu columns separated by tabs, expected at "
-                              "least %zu",
-                              reader->path, number, count, reader->columns);
+        return attn_error_set(
+            error, ATTN_EFORMAT,
+            "%s, line %zu: %zu column%s, separated by tabs, expected at "
+            "least %zu",
+            reader->path, number, count, attn_s((int64_t)count), reader->columns);
     corpus->lines++;
     if (!attn_grow(&corpus->first_field, &reader->starts_capacity, corpus->lines + 1,
                    sizeof *corpus->first_field))

@@ -107,8 +107,9 @@ static attn_status parse_row(struct parser *parser, char *line)
     }
     if (columns != matrix->columns)
         return parse_failure(
-            parser, "a row of %s has %lld numbers, expected %lld as in its first",
-            matrix->name, (long long)columns, (long long)matrix->columns);
+            parser, "a row of %s has %lld number%s, expected %lld as in its first",
+            matrix->name, (long long)columns, attn_s(columns),
+            (long long)matrix->columns);
     matrix->rows++;
     return ATTN_OK;
 }

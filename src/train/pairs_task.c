@@ -52,15 +52,17 @@ static attn_status encode(const attn_task *task, attn_examples *examples,
     if (status != ATTN_OK)
         return attn_error_set(error, status, "%s: %s", path, inner.message);
     const attn_pairs *const pairs = examples->data;
-    attn_progress_say(task->progress, "%s: %zu pairs, %lld source and %lld target tokens",
-                      path, pairs->count, (long long)pairs->source_tokens,
-                      (long long)pairs->target_tokens);
+    attn_progress_say(task->progress,
+                      "%s: %zu pair%s, %lld source and %lld target tokens", path,
+                      pairs->count, attn_s((int64_t)pairs->count),
+                      (long long)pairs->source_tokens, (long long)pairs->target_tokens);
     if (pairs->left_out > 0)
-        attn_progress_say(
-            task->progress,
-            "%s: %zu pairs have a side of more than %lld tokens and are left "
-            "out, the first in line %zu",
-            path, pairs->left_out, (long long)positions, pairs->first_left_out + 1);
+        attn_progress_say(task->progress,
+                          "%s: %zu pair%s with a side of more than %lld tokens, left "
+                          "out; the first is in "
+                          "line %zu",
+                          path, pairs->left_out, attn_s((int64_t)pairs->left_out),
+                          (long long)positions, pairs->first_left_out + 1);
     return ATTN_OK;
 }
 
@@ -180,11 +182,12 @@ static void say_scores(const struct scores *result, const attn_score_job *job,
     text[0] = '\0';
     const attn_bleu_words words = result->bleu.words;
     attn_progress_say(job->progress,
-                      "%s: BLEU%s%s %.2f of %zu sentences, %lld beams (%s)", job->name,
+                      "%s: BLEU%s%s %.2f of %zu sentence%s, %lld beam%s (%s)", job->name,
                       words == ATTN_BLEU_13A ? "" : " by words of ",
                       words == ATTN_BLEU_13A ? "" : attn_bleu_words_names[words],
                       attn_bleu_score(&result->bleu), result->sentences,
-                      (long long)search->beams, job->file);
+                      attn_s((int64_t)result->sentences), (long long)search->beams,
+                      attn_s(search->beams), job->file);
     for (size_t n = 0; n < ATTN_LENGTH_SCORES && end < sizeof text; n++) {
         const attn_length_score *const length = &result->lengths[n];
         if (length->sentences > 0)

@@ -203,11 +203,11 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
     ATTN_TRY(number_pictures(task, &task->train, settings->pictures, error));
     ATTN_TRY(number_pictures(task, &task->valid, settings->valid_pictures, error));
     attn_progress_say(task->progress,
-                      "%s: %lld digits; %lld pictures of %lld × %lld "
+                      "%s: %lld digits; %lld picture%s of %lld × %lld "
                       "cells an epoch, each new",
                       task->options->train, (long long)state->digits.images.extent[0],
-                      (long long)settings->pictures, (long long)settings->cell_rows,
-                      (long long)settings->cell_columns);
+                      (long long)settings->pictures, attn_s(settings->pictures),
+                      (long long)settings->cell_rows, (long long)settings->cell_columns);
     return goes_on ? attn_tokenizer_load(&state->tokenizer, path, error)
                    : learn_tokenizer(task, state, path, error);
 }

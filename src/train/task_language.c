@@ -169,12 +169,15 @@ static attn_status encode(const attn_task *task, attn_examples *examples,
         const int32_t length = (int32_t)attn_passages_length(texts, n);
         examples->sizes[n] = (attn_example_size){length, length, length};
     }
-    attn_progress_say(task->progress, "%s: %zu texts, %zu tokens, %lld words", path,
-                      texts->count, texts->begin[texts->count], (long long)texts->words);
+    attn_progress_say(task->progress, "%s: %zu text%s, %zu token%s, %lld word%s", path,
+                      texts->count, attn_s((int64_t)texts->count),
+                      texts->begin[texts->count],
+                      attn_s((int64_t)texts->begin[texts->count]),
+                      (long long)texts->words, attn_s(texts->words));
     if (texts->split > 0)
         attn_progress_say(task->progress,
-                          "%s: %zu lines have more tokens than positions and are split",
-                          path, texts->split);
+                          "%s: %zu line%s of more tokens than positions, split", path,
+                          texts->split, attn_s((int64_t)texts->split));
     return ATTN_OK;
 }
 

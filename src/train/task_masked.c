@@ -113,15 +113,16 @@ static attn_status read_examples(const attn_task *task, attn_examples *examples,
     attn_masked_texts texts;
     ATTN_TRY(
         encode(&texts, corpus, path, state, settings->too_long == LONG_REFUSE, error));
-    attn_progress_say(task->progress, "%s: %zu texts, %lld tokens", path, texts.count,
-                      (long long)texts.tokens);
+    attn_progress_say(task->progress, "%s: %zu text%s, %lld token%s", path, texts.count,
+                      attn_s((int64_t)texts.count), (long long)texts.tokens,
+                      attn_s(texts.tokens));
     if (texts.cut > 0)
-        attn_progress_say(task->progress,
-                          "%s: %zu lines have more than %lld tokens and are cut", path,
-                          texts.cut, (long long)settings->model.max_positions);
+        attn_progress_say(task->progress, "%s: %zu line%s of more than %lld tokens, cut",
+                          path, texts.cut, attn_s((int64_t)texts.cut),
+                          (long long)settings->model.max_positions);
     if (texts.empty > 0)
-        attn_progress_say(task->progress, "%s: %zu lines are empty and left out", path,
-                          texts.empty);
+        attn_progress_say(task->progress, "%s: %zu empty line%s, left out", path,
+                          texts.empty, attn_s((int64_t)texts.empty));
     return attn_masked_examples(examples, &texts, settings->share,
                                 attn_tokenizer_mask(state->tokenizer), false, error);
 }

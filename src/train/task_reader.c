@@ -195,14 +195,17 @@ static attn_status encode(const attn_task *task, attn_examples *examples,
         .name = path,
     };
     ATTN_TRY(attn_texts_encode(texts, labelled, &rules, error));
-    attn_progress_say(task->progress, "%s: %zu texts, %lld tokens, %zu %s", path,
-                      texts->count, (long long)texts->tokens,
-                      texts->first_target[texts->count], "labels");
+    attn_progress_say(task->progress, "%s: %zu text%s, %lld token%s, %zu label%s", path,
+                      texts->count, attn_s((int64_t)texts->count),
+                      (long long)texts->tokens, attn_s(texts->tokens),
+                      texts->first_target[texts->count],
+                      attn_s((int64_t)texts->first_target[texts->count]));
     if (texts->cut > 0)
         attn_progress_say(task->progress,
-                          "%s: %zu texts are longer than %lld positions; the logits of "
-                          "their parts are averaged",
-                          path, texts->cut, (long long)settings->model.max_positions);
+                          "%s: %zu text%s longer than %lld positions; the logits of "
+                          "the parts of each are averaged",
+                          path, texts->cut, attn_s((int64_t)texts->cut),
+                          (long long)settings->model.max_positions);
     return size_up(examples, texts, error);
 }
 

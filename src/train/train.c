@@ -184,11 +184,13 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
     int64_t kept = *done > 0 ? *done : -1, validated = -1;
     attn_progress_say(
         &training->progress,
-        "%zu parameters, %lld steps of %.0f %s in %lld shards on %zu threads",
+        "%zu parameters, %lld step%s of %.0f %s in %lld shard%s on %zu thread%s",
         training->task.parameters->floats, (long long)training->schedule.total,
+        attn_s(training->schedule.total),
         (double)training->targets / (double)training->batches.count,
-        training->task.kind->targets, (long long)recipe->shards,
-        training->task.options->threads);
+        training->task.kind->targets, (long long)recipe->shards, attn_s(recipe->shards),
+        training->task.options->threads,
+        attn_s((int64_t)training->task.options->threads));
     while (!must_stop(training, end)) {
         ATTN_TRY(step(training, error));
         if (*done % recipe->valid_every == 0) {
@@ -206,8 +208,9 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
         return ATTN_OK;
     if (is_past_patience(training))
         attn_progress_say(&training->progress,
-                          "%lld validations without a lower loss than %.4f: the end",
+                          "%lld validation%s without a lower loss than %.4f: the end",
                           (long long)training->position.waited,
+                          attn_s(training->position.waited),
                           training->position.best_loss);
     if (validated != *done)
         ATTN_TRY(validate(training, error));

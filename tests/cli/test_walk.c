@@ -276,8 +276,8 @@ static void a_wrong_file_is_named_with_what_is_wrong(void **state)
     } wrong[] = {
         {"", "X is missing: a row for each token"},
         {"X\n", "X is missing: a row for each token"},
-        {"tokens a b\nX\n1\n", "X has 1 rows, expected 2, one for each token"},
-        {"X\n1 2\nW_Q\n1 2\n", "W_Q has 1 rows, expected 2, the columns of X"},
+        {"tokens a b\nX\n1\n", "X has 1 row, expected 2, one for each token"},
+        {"X\n1 2\nW_Q\n1 2\n", "W_Q has 1 row, expected 2, the columns of X"},
         {"X\n1\nW_K\n1\n2\n", "W_K has 2 rows, expected 1, the columns of X"},
         {"X\n1\nW_V\n", "W_V has 0 rows, expected 1, the columns of X"},
         {"X\n1\nW_K\n1 2\n", "W_K has 2 columns, expected 1, as W_Q has"},

@@ -78,8 +78,8 @@ static void bad_lines_are_named_by_their_number(void **state)
 {
     (void)state;
     refuses("a\tb\nno tab\n", 11, 2,
-            "line 2: 1 columns separated by tabs, expected at least 2");
-    refuses("a\tb\n\nc\td\n", 9, 2, "line 2: 1 columns");
+            "line 2: 1 column, separated by tabs, expected at least 2");
+    refuses("a\tb\n\nc\td\n", 9, 2, "line 2: 1 column, ");
     refuses("a\tb\nc\tx\xFFy\n", 10, 2, "line 2: not UTF-8 at byte 4 (0xFF)");
     refuses("a\tb\nc\t\xE4\xB8\n", 9, 2, "line 2: not UTF-8");
     refuses("a\tb\nc\0\td\n", 10, 2, "line 2: a byte 0");

@@ -90,7 +90,7 @@ static void each_wrong_line_is_named(void **state)
         {"X\n1e39\n", "f, line 2: '1e39' is not a finite number"},
         {"X\n1.2.3\n", "f, line 2: '1.2.3' is not a finite number"},
         {"X\n1 2\n3\n",
-         "f, line 3: a row of X has 1 numbers, expected 2 as in its first"},
+         "f, line 3: a row of X has 1 number, expected 2 as in its first"},
         {"X\n1\n2 3\n", "f, line 3: the row of X is longer than 1, its first row"},
         {"X\n1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n",
          "f, line 2: X has more than 16 columns"},
