@@ -188,9 +188,10 @@ static attn_status choose(struct job *job, const float *logits, uint64_t draw,
 {
     const int64_t vocabulary = attn_language_config_of(job->language)->vocabulary;
     size_t left;
-    ATTN_TRY(attn_sampling_candidates(&job->sampling, logits, vocabulary, job->ids,
-                                      job->count, job->candidates, &left, error));
-    *id = attn_sampling_draw(job->candidates, left, job->sampling.seed, draw);
+    ATTN_TRY(attn_sampling_candidates(
+        &job->sampling, logits, vocabulary, job->ids, job->count,
+        attn_sampling_point(job->sampling.seed, draw), job->candidates, &left, error));
+    *id = job->candidates[left - 1].id;
     job->log_probability += log_probability(logits, vocabulary, *id);
     return ATTN_OK;
 }

@@ -73,35 +73,58 @@ static void punish(const attn_sampling_options *options, const int32_t *before,
     }
 }
 
-/* Softmax over the first count, which fall. */
-static void normalise(attn_candidate *candidates, size_t count)
+/* Candidates by falling logit, sorted as far down as somebody looks: a draw seldom goes
+ * far, and sorting a whole vocabulary takes as long as a small model's pass. */
+struct ranking {
+    attn_candidate *list;
+    size_t count, sorted;
+    double largest, depth; /* the next to be sorted lie up to depth below the largest */
+};
+
+static void sort_further(struct ranking *ranking)
 {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        candidates[i].probability = exp(candidates[i].logit - candidates[0].logit);
-        sum += candidates[i].probability;
-    }
-    for (size_t i = 0; i < count; i++)
-        candidates[i].probability /= sum;
+    attn_candidate *const list = ranking->list;
+    size_t end = ranking->sorted;
+    for (size_t i = end; i < ranking->count; i++)
+        if (list[i].logit >= ranking->largest - ranking->depth) {
+            const attn_candidate found = list[i];
+            list[i] = list[end];
+            list[end++] = found;
+        }
+    qsort(list + ranking->sorted, end - ranking->sorted, sizeof *list, by_falling_logit);
+    ranking->sorted = end;
+    ranking->depth = end < ranking->count / 8 ? 2.0 * ranking->depth : (double)INFINITY;
 }
 
-static size_t cut_top_p(const attn_candidate *candidates, size_t count, double top_p)
+static attn_candidate *ranked(struct ranking *ranking, size_t index)
 {
-    double sum = 0.0;
-    for (size_t i = 0; i < count; i++) {
-        sum += candidates[i].probability;
-        if (sum >= top_p)
-            return i + 1;
-    }
-    return count;
+    while (index >= ranking->sorted)
+        sort_further(ranking);
+    return &ranking->list[index];
 }
 
-static size_t cut_min_p(const attn_candidate *candidates, size_t count, double min_p)
+/* How many the cuts leave; *total is the sum of their weights, exp(logit − largest). */
+static size_t cut(const attn_sampling_options *options, struct ranking *ranking,
+                  double *total)
 {
-    const double least = min_p * candidates[0].probability;
-    size_t kept = 1;
-    while (kept < count && candidates[kept].probability >= least)
-        kept++;
+    const attn_candidate *const list = ranking->list;
+    size_t left = ranking->count, kept = 0;
+    double sum = 0.0;
+    if (options->top_k > 0 && (uint64_t)options->top_k < left) {
+        left = (size_t)options->top_k;
+        ranked(ranking, left - 1);
+    }
+    *total = 0.0;
+    for (size_t i = 0; i < left; i++)
+        *total += list[i].probability;
+    if (options->top_p == 1.0 && options->min_p == 0.0)
+        return left;
+    while (kept < left && sum < options->top_p &&
+           ranked(ranking, kept)->probability >= options->min_p)
+        sum += list[kept++].probability / *total;
+    *total = 0.0;
+    for (size_t i = 0; i < kept; i++)
+        *total += list[i].probability;
     return kept;
 }
 
@@ -127,9 +150,10 @@ static attn_status take_logits(const attn_sampling_options *options, const float
 attn_status attn_sampling_candidates(const attn_sampling_options *options,
                                      const float *logits, int64_t vocabulary,
                                      const int32_t *before, size_t before_count,
-                                     attn_candidate *candidates, size_t *count,
-                                     attn_error *error)
+                                     double point, attn_candidate *candidates,
+                                     size_t *count, attn_error *error)
 {
+    const double temperature = options->temperature;
     ATTN_TRY(attn_sampling_check(options, error));
     ATTN_TRY(take_logits(options, logits, vocabulary, candidates, error));
     punish(options, before, before_count, vocabulary, candidates);
@@ -141,41 +165,28 @@ attn_status attn_sampling_candidates(const attn_sampling_options *options,
         return attn_error_set(error, ATTN_ENOTFINITE,
                               "sampling: no token may follow, of %lld",
                               (long long)vocabulary);
-    if (options->temperature == 0.0) {
-        candidates[0] = *largest(candidates, left);
-        left = 1;
-    } else {
-        qsort(candidates, left, sizeof *candidates, by_falling_logit);
-        for (size_t i = 0; i < left; i++)
-            candidates[i].logit /= options->temperature;
-        if (options->top_k > 0 && (uint64_t)options->top_k < left)
-            left = (size_t)options->top_k;
-        normalise(candidates, left);
-        left = cut_top_p(candidates, left, options->top_p);
-        left = cut_min_p(candidates, left, options->min_p);
+    const attn_candidate best = *largest(candidates, left);
+    if (temperature == 0.0) {
+        candidates[0] = best;
+        candidates[0].probability = 1.0;
+        *count = 1;
+        return ATTN_OK;
     }
-    normalise(candidates, left);
-    *count = left;
+    for (size_t i = 0; i < left; i++)
+        candidates[i].probability =
+            exp(candidates[i].logit / temperature - best.logit / temperature);
+    struct ranking ranking = {candidates, left, 0, best.logit, temperature};
+    double total, sum = 0.0;
+    left = cut(options, &ranking, &total);
+    for (*count = 0; *count < left && sum <= point; ++*count) {
+        attn_candidate *const next = ranked(&ranking, *count);
+        next->probability /= total;
+        sum += next->probability;
+    }
     return ATTN_OK;
 }
 
-/* ---- Drawing --------------------------------------------------------------------- */
-
-/* Uniform in [0, 1), of a stream for each seed. */
-static double uniform(uint64_t seed, uint64_t draw)
+double attn_sampling_point(uint64_t seed, uint64_t draw)
 {
     return attn_mix_unit((seed + 1) * UINT64_C(0xd1342543de82ef95), draw);
-}
-
-int32_t attn_sampling_draw(const attn_candidate *candidates, size_t count, uint64_t seed,
-                           uint64_t draw)
-{
-    const double point = uniform(seed, draw);
-    double sum = 0.0;
-    for (size_t i = 0; i + 1 < count; i++) {
-        sum += candidates[i].probability;
-        if (point < sum)
-            return candidates[i].id;
-    }
-    return candidates[count - 1].id;
 }

@@ -32,30 +32,32 @@ ATTN_CHECKED attn_status attn_sampling_check(const attn_sampling_options *option
 /** A token that may follow. */
 typedef struct attn_candidate {
     int32_t id;
-    double logit; /* after penalty and temperature */
+    double logit; /* after the penalty */
     double probability;
 } attn_candidate;
 
 /**
- * The candidates that are left, by falling probability, ties by rising id; their
- * probabilities sum to 1.  With temperature 0 it is the largest alone.
+ * The candidates that are left, by falling probability, ties by rising id, down to the
+ * first with which their probabilities sum to more than `point`, which is the one that is
+ * drawn there.  All their probabilities sum to 1.  With temperature 0 it is the largest
+ * alone.
  *
  * @param before      [before_count], the ids that were read or written.
- * @param candidates  room for one a token of the vocabulary; the order of those beyond
- *                    *count is not defined.
+ * @param point       0 to below 1, see attn_sampling_point; INFINITY: all candidates.
+ * @param candidates  room for one a token of the vocabulary; what those beyond *count
+ *                    hold is not defined.
  * @return ATTN_OK; ATTN_EINVAL (options), or ATTN_ENOTFINITE: a logit is NaN or +∞, or
  *         none is above −∞.
  */
 ATTN_CHECKED attn_status attn_sampling_candidates(const attn_sampling_options *options,
                                                   const float *logits, int64_t vocabulary,
                                                   const int32_t *before,
-                                                  size_t before_count,
+                                                  size_t before_count, double point,
                                                   attn_candidate *candidates,
                                                   size_t *count, attn_error *error);
 
-/** One of the candidates, by their probabilities: a function of the seed and the number
- * of the draw, so that a text is repeated by its seed. */
-int32_t attn_sampling_draw(const attn_candidate *candidates, size_t count, uint64_t seed,
-                           uint64_t draw);
+/** Uniform in [0, 1): a function of the seed and the number of the draw, so that a text
+ * is repeated by its seed. */
+double attn_sampling_point(uint64_t seed, uint64_t draw);
 
 #endif

@@ -37,7 +37,7 @@ static void expect_over(const attn_sampling_options *options, const float *logit
     attn_error error;
     size_t count;
     if (attn_sampling_candidates(options, logits, VOCABULARY, before, before_count,
-                                 candidates, &count, &error) != ATTN_OK)
+                                 (double)INFINITY, candidates, &count, &error) != ATTN_OK)
         fail_msg("%s", error.message);
     assert_int_equal(count, expected);
     for (size_t i = 0; i < count; i++) {
@@ -163,23 +163,71 @@ static void draws_have_the_probabilities(void **state)
 {
     (void)state;
     enum { DRAWS = 100000 };
-    const attn_candidate candidates[] = {{.id = 7, .probability = 0.6},
-                                         {.id = 3, .probability = 0.3},
-                                         {.id = 5, .probability = 0.1}};
-    int times[8] = {0}, same = 0;
+    static const double probabilities[] = {0.3, 0.1, 0.6};
+    const attn_sampling_options options = with_temperature(1.0);
+    int times[3] = {0}, same = 0;
+    float logits[3];
+    for (int i = 0; i < 3; i++)
+        logits[i] = (float)log(probabilities[i]);
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
-        const int32_t id = attn_sampling_draw(candidates, 3, 1, draw);
-        assert_int_equal(id, attn_sampling_draw(candidates, 3, 1, draw));
-        same += id == attn_sampling_draw(candidates, 3, 2, draw);
-        times[id]++;
+        int32_t drawn[2];
+        for (uint64_t seed = 1; seed <= 2; seed++) {
+            attn_candidate candidates[3];
+            attn_error error;
+            size_t count;
+            assert_int_equal(attn_sampling_candidates(&options, logits, 3, NULL, 0,
+                                                      attn_sampling_point(seed, draw),
+                                                      candidates, &count, &error),
+                             ATTN_OK);
+            drawn[seed - 1] = candidates[count - 1].id;
+        }
+        same += drawn[0] == drawn[1];
+        times[drawn[0]]++;
     }
     for (int i = 0; i < 3; i++) { /* within 5 standard deviations */
-        const double p = candidates[i].probability;
-        assert_true(fabs(times[candidates[i].id] - p * DRAWS) <
-                    5.0 * sqrt(p * (1.0 - p) * DRAWS));
+        const double p = probabilities[i];
+        assert_true(fabs(times[i] - p * DRAWS) < 5.0 * sqrt(p * (1.0 - p) * DRAWS));
     }
     /* Another seed is another text: equal by chance only, .36 + .09 + .01. */
     assert_true(fabs(same - 0.46 * DRAWS) < 5.0 * sqrt(0.46 * 0.54 * DRAWS));
+}
+
+/* A draw sorts no more than it needs: what it sees is as if all were sorted. */
+static void a_draw_sees_the_first_of_all_candidates(void **state)
+{
+    (void)state;
+    enum { MANY = 5000 };
+    static float logits[MANY];
+    static attn_candidate all[MANY], seen[MANY];
+    attn_sampling_options options = with_temperature(1.0);
+    for (int i = 0; i < MANY; i++) /* in steps that make ties */
+        logits[i] = floorf(16.0f * (float)sin(7.0 * i) * (float)cos(3.0 * i)) / 2.0f;
+    for (int round = 0; round < 40; round++) {
+        attn_error error;
+        size_t count, seen_count;
+        const double point = attn_sampling_point(3, (uint64_t)round);
+        options.temperature = round % 4 == 0 ? 5.0 : 1.0;
+        options.top_p = round % 3 == 0 ? 0.8 : 1.0;
+        options.top_k = round % 5 == 0 ? 700 : 0;
+        options.min_p = round % 7 == 0 ? 0.01 : 0.0;
+        assert_int_equal(attn_sampling_candidates(&options, logits, MANY, NULL, 0,
+                                                  (double)INFINITY, all, &count, &error),
+                         ATTN_OK);
+        assert_int_equal(attn_sampling_candidates(&options, logits, MANY, NULL, 0, point,
+                                                  seen, &seen_count, &error),
+                         ATTN_OK);
+        assert_true(seen_count <= count);
+        double sum = 0.0;
+        for (size_t i = 0; i < seen_count; i++) {
+            assert_true(sum <= point);
+            assert_memory_equal(&seen[i], &all[i], sizeof all[i]);
+            sum += seen[i].probability;
+            assert_true(
+                i == 0 || seen[i - 1].logit > seen[i].logit ||
+                (seen[i - 1].logit == seen[i].logit && seen[i - 1].id < seen[i].id));
+        }
+        assert_true(sum > point);
+    }
 }
 
 static void refuses(const attn_sampling_options *options, const char *fragment)
@@ -219,12 +267,12 @@ static void logits_of_a_broken_model_are_refused(void **state)
     attn_error error;
     size_t count;
     assert_int_equal(attn_sampling_candidates(&options, (const float[]){0.0f, NAN}, 2,
-                                              NULL, 0, candidates, &count, &error),
+                                              NULL, 0, 0.5, candidates, &count, &error),
                      ATTN_ENOTFINITE);
     assert_non_null(strstr(error.message, "token 1 is nan"));
     assert_int_equal(attn_sampling_candidates(&options,
                                               (const float[]){-INFINITY, -INFINITY}, 2,
-                                              NULL, 0, candidates, &count, &error),
+                                              NULL, 0, 0.5, candidates, &count, &error),
                      ATTN_ENOTFINITE);
 }
 
@@ -241,6 +289,7 @@ int main(void)
         cmocka_unit_test(the_penalty_lowers_what_was_there_once),
         cmocka_unit_test(what_is_never_written_is_left_out),
         cmocka_unit_test(draws_have_the_probabilities),
+        cmocka_unit_test(a_draw_sees_the_first_of_all_candidates),
         cmocka_unit_test(options_out_of_range_are_named),
         cmocka_unit_test(logits_of_a_broken_model_are_refused),
     };
