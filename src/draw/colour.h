@@ -14,10 +14,12 @@ typedef struct attn_rgb {
 typedef enum attn_theme { ATTN_THEME_LIGHT, ATTN_THEME_DARK } attn_theme;
 
 typedef enum attn_scale {
-    ATTN_SCALE_LINEAR, /* p */
-    ATTN_SCALE_LOG,    /* 1 + log10(p)/3: .001 and less is empty */
-    ATTN_SCALE_UNIFORM /* (log2(p·V) + 4)/8 for V visible keys: the middle is an even
-                          spread */
+    ATTN_SCALE_LINEAR,  /* p */
+    ATTN_SCALE_LOG,     /* 1 + log10(p)/3: .001 and less is empty */
+    ATTN_SCALE_UNIFORM, /* (log2(p·V) + 4)/8 for V visible keys: the middle is an even
+                           spread */
+    ATTN_SCALE_AUTO     /* of a map: linear, or log where no weight reaches .10 and all
+                           would look alike; of a single weight: linear */
 } attn_scale;
 
 typedef enum attn_colour {

@@ -27,7 +27,7 @@ typedef struct attn_draw_options {
     int64_t width; /* columns, at least 40 */
 } attn_draw_options;
 
-/** Light, linear, everything; no colour, UTF-8, 80 columns. */
+/** Light, scale by the map, everything; no colour, UTF-8, 80 columns. */
 void attn_draw_options_init(attn_draw_options *options);
 
 /** The index of the part that options select, in *part, which on entry is the one that is

@@ -5,7 +5,7 @@
 //            tile (words a label stands for; a cell is the largest weight in it) and words,
 //            roles and entropy of [layer][head]
 //   maps     base64 of little-endian u16, weight × 65535, by part, layer, head, row, key
-//   start    part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
+//   start    scale, part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
 //   clear    the weight from which on a row reads one word; a mark is no word
 'use strict';
 const $ = id => document.getElementById(id);
@@ -18,7 +18,7 @@ const maps = (text => {
     return new DataView(bytes.buffer);
 })(atob(data.maps));
 const UNSEEN = -1, HIDDEN = -2;    // cells without a weight: by the model, by the reader
-const state = { key: -1, scale: 0, special: 0, thumbs: 0, ...data.start };
+const state = { key: -1, special: 0, thumbs: 0, ...data.start };
 let over = null;       // what the pointer is on: {part, layer, head} or {row, key}
 let cells = null;      // where the map's cells lie: x, y, size, and those shown
 let colour = null;     // of the theme: ink, soft, line, amber, and 256 of each ramp
@@ -342,7 +342,7 @@ function controls() {
 
 const address = () => `#${data.parts[state.part].letter}${state.layer + 1}.${state.head < 0 ? 'mean' : state.head + 1}`
     + (state.row < 0 ? '' : `&q=${state.row + 1}`) + (state.key < 0 ? '' : `&k=${state.key + 1}`)
-    + (state.scale ? `&s=${state.scale}` : '') + (state.special ? `&t=${state.special}` : '') + (state.thumbs ? '&m=1' : '');
+    + (state.scale !== data.start.scale ? `&s=${state.scale}` : '') + (state.special ? `&t=${state.special}` : '') + (state.thumbs ? '&m=1' : '');
 
 function set(change) {
     if ('part' in change && change.part !== state.part) change = { row: -1, key: -1, ...change };
@@ -360,7 +360,7 @@ function fromAddress() {
     if (part >= 0) {
         const layer = found[2] - 1, head = found[3] === 'mean' ? -1 : found[3] - 1, { layers, heads, rows, keys } = data.parts[part];
         if (layer >= 0 && layer < layers && head < heads && (head >= 0 || found[3] === 'mean')) {
-            Object.assign(change, { part, layer, head, row: -1, key: -1, scale: 0, special: 0, thumbs: 0 });
+            Object.assign(change, { part, layer, head, row: -1, key: -1, scale: data.start.scale, special: 0, thumbs: 0 });
             const fields = { q: ['row', rows.length, 1], k: ['key', keys.length, 1], s: ['scale', 3, 0], t: ['special', 3, 0], m: ['thumbs', 2, 0] };
             for (const [, letter, digits] of found[4].matchAll(/&([qkstm])=(\d+)(?=&|$)/g)) {
                 const [field, count, first] = fields[letter], value = digits - first;

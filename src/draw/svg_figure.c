@@ -43,6 +43,15 @@ static attn_status choose(attn_figure *figure, const attn_draw_options *options,
     return ATTN_OK;
 }
 
+static attn_scale scale_for(const attn_figure *figure)
+{
+    const int64_t cells = figure->rows.length * figure->keys.length;
+    for (int64_t i = 0; i < cells; i++)
+        if (figure->weights[i] >= 0.10f)
+            return ATTN_SCALE_LINEAR;
+    return ATTN_SCALE_LOG;
+}
+
 attn_status attn_figure_create(attn_figure *figure, const attn_record *record,
                                const attn_summary *summary,
                                const attn_draw_options *options, attn_error *error)
@@ -68,6 +77,8 @@ attn_status attn_figure_create(attn_figure *figure, const attn_record *record,
     }
     attn_map_weights(figure->weights, part, figure->layer, figure->head, &figure->rows,
                      &figure->keys);
+    if (figure->scale == ATTN_SCALE_AUTO)
+        figure->scale = scale_for(figure);
     return ATTN_OK;
 }
 

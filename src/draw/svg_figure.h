@@ -14,7 +14,7 @@ enum { SVG_MARGIN = 16, SVG_CLASSES = 11 };
 typedef struct attn_figure {
     const attn_record *record;
     const attn_summary *summary;
-    attn_scale scale;
+    attn_scale scale;          /* never ATTN_SCALE_AUTO */
     int64_t part, layer, head; /* part: index into record->parts; head −1: mean */
     int64_t row;               /* framed, or −1 */
     bool alignment;            /* it is the one the verdict speaks of */

@@ -13,6 +13,7 @@ void attn_draw_options_init(attn_draw_options *options)
 {
     *options = (attn_draw_options){
         .theme = ATTN_THEME_LIGHT,
+        .scale = ATTN_SCALE_AUTO,
         .part = -1,
         .layer = -1,
         .head = -1,

@@ -101,22 +101,36 @@ static bool block_shows(const canvas *c, const canvas_matrix *matrix, int64_t fi
     return false;
 }
 
+static void say_nothing_there(canvas *c, int64_t first, int64_t end)
+{
+    attn_buffer weight = {0};
+    attn_put_weight(&weight, c->summary->conventions.faint);
+    if (end == first + 1)
+        canvas_print(c, STYLE_DIM, "word %lld: nothing of ", (long long)end);
+    else
+        canvas_print(c, STYLE_DIM, "words %lld to %lld: nothing of ",
+                     (long long)first + 1, (long long)end);
+    canvas_print(c, STYLE_DIM, "%s or more\n", attn_buffer_text(&weight));
+    attn_buffer_free(&weight);
+}
+
 void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix)
 {
     const int64_t keys = matrix->part->keys->length;
     int64_t block = (c->options->width - LEFT - RIGHT) / CELL;
     block = block < 1 ? 1 : block;
+    int64_t silent = 0; /* words before first of which nothing was said */
     for (int64_t first = 0; first < keys; first += block) {
         const int64_t end = first + block < keys ? first + block : keys;
-        if (keys > block && !block_shows(c, matrix, first, end)) {
-            canvas_print(c, STYLE_DIM, "words %lld to %lld: nothing of ",
-                         (long long)first + 1, (long long)end);
-            attn_buffer weight = {0};
-            attn_put_weight(&weight, c->summary->conventions.faint);
-            canvas_print(c, STYLE_DIM, "%s or more\n", attn_buffer_text(&weight));
-            attn_buffer_free(&weight);
-            continue;
+        const bool shows = keys <= block || block_shows(c, matrix, first, end);
+        silent += shows ? 0 : end - first;
+        const int64_t until = shows ? first : end;
+        if (silent > 0 && (shows || end == keys)) {
+            say_nothing_there(c, until - silent, until);
+            silent = 0;
         }
+        if (!shows)
+            continue;
         canvas_header(c, matrix->part->keys, first, end, LEFT, CELL);
         for (int64_t i = 0; i < matrix->row_count; i++)
             draw_row(c, matrix, row_at(matrix, i), first, end);

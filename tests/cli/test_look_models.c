@@ -197,6 +197,37 @@ static void a_classifier_shows_the_words_its_label_was_read_from(void **state)
                                 "pooling\nlayer 1  ", NULL});
 }
 
+/* An even spread over 25 words gives each .04: a linear scale would show nothing. */
+static void a_long_text_is_drawn_on_a_scale_that_shows_it(void **state)
+{
+    (void)state;
+    char text[256] = "", line[320];
+    for (int i = 0; i < 24; i++)
+        strcat(text, i ? " the" : "the");
+    snprintf(line, sizeof line, "look '%s' --model classifier", text);
+    run_result terminal = run(line, "");
+    const char *const once = strstr(terminal.out, ": nothing of .05 or more\n");
+    assert_non_null(once);
+    assert_null(strstr(once + 1, ": nothing of"));
+    run_free(&terminal);
+    static const char *const scales[][2] = {{"", "log scale"},
+                                            {" --scale linear", "linear scale"}};
+    for (size_t i = 0; i < 2; i++) {
+        snprintf(line, sizeof line, "look '%s' --model classifier -o look.svg%s", text,
+                 scales[i][0]);
+        shows(line, (const char *const[]){NULL});
+        char *const svg = run_file("look.svg");
+        assert_non_null(strstr(svg, scales[i][1]));
+        assert_int_equal(strstr(svg, "<path class=\"w5\"") != NULL, i == 0);
+        free(svg);
+    }
+    snprintf(line, sizeof line, "look '%s' --model classifier -o look.html", text);
+    shows(line, (const char *const[]){NULL});
+    char *const page = run_file("look.html");
+    assert_non_null(strstr(page, "\"start\":{\"scale\":1,"));
+    free(page);
+}
+
 static void a_label_is_a_word_to_look_at(void **state)
 {
     (void)state;
@@ -320,6 +351,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_classifier_shows_the_words_its_label_was_read_from),
+        cmocka_unit_test(a_long_text_is_drawn_on_a_scale_that_shows_it),
         cmocka_unit_test(a_label_is_a_word_to_look_at),
         cmocka_unit_test(a_tagger_shows_its_tags_and_which_word_looks_where),
         cmocka_unit_test(a_transformer_shows_its_marks),
