@@ -19,8 +19,8 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
     if (size != vocabulary)
         return attn_error_set(
             error, ATTN_EFORMAT,
-            "tokenizer.vocabulary is %lld, but the text gives only %lld tokens",
-            (long long)vocabulary, (long long)size);
+            "%s: tokenizer.vocabulary is %lld, but the text gives only %lld tokens",
+            task->options->train, (long long)vocabulary, (long long)size);
     attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
                       (long long)size, attn_seconds() - start);
     return attn_tokenizer_save(*tokenizer, path, error);

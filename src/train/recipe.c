@@ -381,6 +381,15 @@ void attn_recipe_free(attn_recipe *recipe)
     recipe->identity = recipe->settings = NULL;
 }
 
+/* False where the path is cut, which may be another file's. */
+static bool join(char *found, int length, const char *folder, const char *slash,
+                 const char *file)
+{
+    const int bytes =
+        snprintf(found, ATTN_PATH_BYTES, "%.*s%s%s", length, folder, slash, file);
+    return bytes >= 0 && bytes < ATTN_PATH_BYTES;
+}
+
 attn_status attn_recipe_find(const char *recipe_path, const char *file, char *found,
                              attn_error *error)
 {
@@ -390,13 +399,11 @@ attn_status attn_recipe_find(const char *recipe_path, const char *file, char *fo
     }
     const char *const slash = strrchr(recipe_path, '/');
     const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
-    snprintf(found, ATTN_PATH_BYTES, "%.*s%s", folder, recipe_path, file);
-    if (access(found, R_OK) == 0)
+    if (join(found, folder, recipe_path, "", file) && access(found, R_OK) == 0)
         return ATTN_OK;
     const char *const data = getenv("ATTN_DATA");
     if (data && *data) {
-        snprintf(found, ATTN_PATH_BYTES, "%s/%s", data, file);
-        if (access(found, R_OK) == 0)
+        if (join(found, (int)strlen(data), data, "/", file) && access(found, R_OK) == 0)
             return ATTN_OK;
     }
     return attn_error_set(
