@@ -267,6 +267,7 @@ static void print_values(const char *before, json_t *value)
         printf("%12.4f\n", json_real_value(value));
     else
         printf("%12s\n", json_is_string(value) ? json_string_value(value)
+                         : json_is_null(value) ? "not finite"
                          : json_is_true(value) ? "yes"
                                                : "no");
 }

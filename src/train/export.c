@@ -60,14 +60,15 @@ static json_t *describe(const struct attn_training *training)
     if (training->best)
         loss = position->best_loss;
     json_t *const scores = json_pack(
-        "{s:I, s:f, s:I, s:f, s:f, s:f}", "steps", (json_int_t)position->step, "epochs",
+        "{s:I, s:f, s:I, s:f, s:o, s:o}", "steps", (json_int_t)position->step, "epochs",
         (double)position->epoch +
             (double)position->batch / (double)training->batches.count,
         "target_tokens", (json_int_t)position->target_tokens, "minutes",
-        position->seconds / 60.0, "valid_loss", loss, "valid_perplexity", exp(loss));
+        position->seconds / 60.0, "valid_loss", attn_json_number(loss),
+        "valid_perplexity", attn_json_number(exp(loss)));
     if (position->step > 0)
         json_object_set_new(scores, "seconds_per_step",
-                            json_real(position->seconds / (double)position->step));
+                            attn_json_number(position->seconds / (double)position->step));
     if (!isnan(valid->accuracy) && !training->best)
         json_object_set_new(scores, "valid_accuracy", json_real(valid->accuracy));
     return scores;

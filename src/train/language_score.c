@@ -140,12 +140,12 @@ attn_status attn_language_score_texts(const attn_language_scorer *scorer,
     if (status == ATTN_OK) {
         const int64_t tokens = (int64_t)texts.begin[texts.count];
         const double loss = sum / (double)tokens;
-        json_object_set_new(scores, "loss", json_real(loss));
-        json_object_set_new(scores, "perplexity", json_real(exp(loss)));
+        json_object_set_new(scores, "loss", attn_json_number(loss));
+        json_object_set_new(scores, "perplexity", attn_json_number(exp(loss)));
         json_object_set_new(scores, "perplexity_word",
-                            json_real(exp(sum / (double)texts.words)));
+                            attn_json_number(exp(sum / (double)texts.words)));
         json_object_set_new(scores, "bits_byte",
-                            json_real(sum / log(2.0) / (double)texts.bytes));
+                            attn_json_number(sum / log(2.0) / (double)texts.bytes));
         json_object_set_new(scores, "texts", json_integer((json_int_t)texts.count));
         json_object_set_new(scores, "tokens", json_integer((json_int_t)tokens));
         json_object_set_new(scores, "words", json_integer((json_int_t)texts.words));
@@ -163,6 +163,7 @@ attn_status attn_language_score_texts(const attn_language_scorer *scorer,
 
 /* Wins and pairs of each paradigm, in the order in which they come. */
 struct tally {
+    bool is_check; /* the files are read, and nothing is scored */
     json_t *wins, *pairs;
     json_int_t all_wins, all_pairs;
 };
@@ -206,9 +207,9 @@ static attn_status score_file(const attn_language_scorer *scorer, const char *pa
     ATTN_TRY(attn_corpus_load(&corpus, path, 3, error));
     double *nats = NULL;
     attn_status status = append_pairs(&texts, &corpus, path, scorer, error);
-    if (status == ATTN_OK)
+    if (status == ATTN_OK && !tally->is_check)
         nats = nats_of(scorer, &texts, &status, error);
-    for (size_t line = 0; status == ATTN_OK && line < corpus.lines; line++) {
+    for (size_t line = 0; nats && status == ATTN_OK && line < corpus.lines; line++) {
         const char *const paradigm = corpus.fields[corpus.first_field[line]];
         const int won = nats[2 * line] < nats[2 * line + 1];
         add_one(tally->wins, paradigm, won);
@@ -264,12 +265,32 @@ static attn_status score_folder(const attn_language_scorer *scorer, const char *
     return status;
 }
 
+static attn_status score_path(const attn_language_scorer *scorer, const char *path,
+                              struct tally *tally, attn_error *error)
+{
+    return is_folder(path) ? score_folder(scorer, path, tally, error)
+                           : score_file(scorer, path, tally, error);
+}
+
+attn_status attn_language_check_file(const attn_language_scorer *scorer, const char *path,
+                                     attn_too_long too_long, attn_error *error)
+{
+    const attn_language_config *const config = attn_language_config_of(scorer->language);
+    struct tally tally = {.is_check = true};
+    attn_passages texts;
+    if (attn_language_is_pairs(path))
+        return score_path(scorer, path, &tally, error);
+    ATTN_TRY(attn_passages_load(&texts, path, scorer->tokenizer, config->text_window,
+                                config->max_positions, too_long, error));
+    attn_passages_free(&texts);
+    return ATTN_OK;
+}
+
 attn_status attn_language_score_pairs(const attn_language_scorer *scorer,
                                       const char *path, json_t *scores, attn_error *error)
 {
     struct tally tally = {.wins = json_object(), .pairs = json_object()};
-    const attn_status status = is_folder(path) ? score_folder(scorer, path, &tally, error)
-                                               : score_file(scorer, path, &tally, error);
+    const attn_status status = score_path(scorer, path, &tally, error);
     if (status == ATTN_OK) {
         const char *paradigm;
         json_t *wins, *const paradigms = json_object();

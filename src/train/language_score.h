@@ -39,6 +39,12 @@ ATTN_CHECKED attn_status attn_language_score_pairs(const attn_language_scorer *s
                                                    const char *path, json_t *scores,
                                                    attn_error *error);
 
+/** Reads a file or folder of either sort as the two above do, and scores nothing. */
+ATTN_CHECKED attn_status attn_language_check_file(const attn_language_scorer *scorer,
+                                                  const char *path,
+                                                  attn_too_long too_long,
+                                                  attn_error *error);
+
 /** Whether a path is one of minimal pairs: a folder, or its name ends with .tsv or
  * .tsv.xz. */
 bool attn_language_is_pairs(const char *path);

@@ -17,11 +17,14 @@ attn_status attn_pairs_corpus_load(attn_corpus *corpus, const char *path,
                                    const attn_pairs_settings *settings, attn_error *error)
 {
     ATTN_TRY(attn_corpus_load(corpus, path, 2, error));
+    attn_status status = ATTN_OK;
+    if (corpus->lines == 0)
+        status = attn_error_set(error, ATTN_EFORMAT,
+                                "%s: no lines, expected a sentence pair at least", path);
     if (settings && settings->swap)
         attn_corpus_swap(corpus);
-    const attn_status status = settings && settings->lower_case
-                                   ? attn_corpus_lower_case(corpus, error)
-                                   : ATTN_OK;
+    if (status == ATTN_OK && settings && settings->lower_case)
+        status = attn_corpus_lower_case(corpus, error);
     if (status != ATTN_OK)
         attn_corpus_free(corpus);
     return status;
@@ -237,6 +240,21 @@ static attn_status score_file(const attn_pairs_state *shipped, const attn_score_
         return attn_error_set(error, status, "%s: %s", job->file, inner.message);
     say_scores(&result, job, &search);
     return put_scores(&result, &search, scores, error);
+}
+
+attn_status attn_pairs_task_check(const attn_task *task, const char *file,
+                                  attn_error *error)
+{
+    const attn_pairs_state *const state = task->state;
+    attn_corpus corpus;
+    attn_error inner;
+    ATTN_TRY(attn_pairs_corpus_load(&corpus, file, task->recipe->settings, error));
+    const attn_status status =
+        attn_score_check(&state->model, state->tokenizer, &corpus, &inner);
+    attn_corpus_free(&corpus);
+    return status == ATTN_OK
+               ? ATTN_OK
+               : attn_error_set(error, status, "%s: %s", file, inner.message);
 }
 
 attn_status attn_pairs_task_score(const attn_score_job *job, json_t *scores,

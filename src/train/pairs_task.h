@@ -20,7 +20,7 @@ typedef struct attn_pairs_settings {
     int bleu;        /* optional: attn_bleu_words; −1: as the references are written */
 } attn_pairs_settings;
 
-/** Sentence pairs as the settings (or NULL) read them. */
+/** Sentence pairs as the settings (or NULL) read them; at least one. */
 ATTN_CHECKED attn_status attn_pairs_corpus_load(attn_corpus *corpus, const char *path,
                                                 const attn_pairs_settings *settings,
                                                 attn_error *error);
@@ -47,6 +47,8 @@ attn_tensor *attn_pairs_task_loss(const attn_task *task, const attn_pass *pass,
 ATTN_CHECKED attn_status attn_pairs_task_save(const attn_task *task, const char *folder,
                                               attn_error *error);
 ATTN_CHECKED attn_status attn_pairs_task_score(const attn_score_job *job, json_t *scores,
+                                               attn_error *error);
+ATTN_CHECKED attn_status attn_pairs_task_check(const attn_task *task, const char *file,
                                                attn_error *error);
 void attn_pairs_task_free(attn_task *task);
 

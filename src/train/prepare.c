@@ -129,6 +129,10 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
         return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads",
                               options->threads);
     ATTN_TRY(task->kind->prepare(task, goes_on, error));
+    if (task->kind->check_file)
+        ATTN_TRY(task->kind->check_file(task, options->valid, error));
+    if (task->kind->check_file && options->test)
+        ATTN_TRY(task->kind->check_file(task, options->test, error));
     ATTN_TRY(attn_batches_create(&training->batches, &task->train,
                                  task->recipe->tokens_per_batch, error));
     ATTN_TRY(prepare_arrays(training, error));

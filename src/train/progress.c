@@ -116,15 +116,22 @@ void attn_progress_step(attn_progress *progress, const attn_position *position,
     progress->last = now;
 }
 
+/* A perplexity of three hundred digits tells no more than four of them. */
+static void spell_perplexity(char *out, size_t size, double loss)
+{
+    snprintf(out, size, loss < 14.0 ? "%.2f" : "%.3g", exp(loss));
+}
+
 void attn_progress_valid(attn_progress *progress, const attn_position *position,
                          const attn_valid_scores *scores)
 {
     const attn_lowest_head *const head = &scores->lowest;
-    char average[80] = "", accuracy[40] = "", lowest[80] = "";
+    char perplexity[24], average[80] = "", accuracy[40] = "", lowest[80] = "";
     char log_average[64] = "", log_accuracy[48] = "", log_lowest[112] = "";
     if (!isnan(scores->average_loss)) {
-        snprintf(average, sizeof average, "; averaged weights %.4f (perplexity %.2f)",
-                 scores->average_loss, exp(scores->average_loss));
+        spell_perplexity(perplexity, sizeof perplexity, scores->average_loss);
+        snprintf(average, sizeof average, "; averaged weights %.4f (perplexity %s)",
+                 scores->average_loss, perplexity);
         snprintf(log_average, sizeof log_average, ", \"valid_average_loss\": %.5f",
                  scores->average_loss);
     }
@@ -143,9 +150,10 @@ void attn_progress_valid(attn_progress *progress, const attn_position *position,
                  ", \"lowest_head_entropy\": %.4f, \"lowest_head\": \"%s\"",
                  head->entropy, name);
     }
+    spell_perplexity(perplexity, sizeof perplexity, scores->loss);
     attn_progress_say(
-        progress, "step %5" PRId64 "  valid loss %.4f (perplexity %.2f)%s%s%s",
-        position->step, scores->loss, exp(scores->loss), average, accuracy, lowest);
+        progress, "step %5" PRId64 "  valid loss %.4f (perplexity %s)%s%s%s",
+        position->step, scores->loss, perplexity, average, accuracy, lowest);
     if (progress->log) {
         fprintf(progress->log, "{\"step\": %" PRId64 ", \"valid_loss\": %.5f%s%s%s}\n",
                 position->step, scores->loss, log_average, log_accuracy, log_lowest);

@@ -108,28 +108,60 @@ struct job {
 };
 
 /* The reader's own labels, in whatever order it has them. */
-static attn_status list_labels(struct job *job, attn_error *error)
+static attn_status list_labels(attn_label_set *labels, const attn_reader *reader,
+                               attn_error *error)
 {
-    const int64_t count = attn_reader_config_of(job->reader)->labels;
-    job->labels = (attn_label_set){
-        .names = calloc((size_t)count, sizeof *job->labels.names), .count = count};
-    if (!job->labels.names)
+    const int64_t count = attn_reader_config_of(reader)->labels;
+    *labels = (attn_label_set){.names = calloc((size_t)count, sizeof *labels->names),
+                               .count = count};
+    if (!labels->names)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for labels");
     for (int64_t i = 0; i < count; i++)
-        job->labels.names[i] = attn_reader_label(job->reader, i);
+        labels->names[i] = attn_reader_label(reader, i);
     return ATTN_OK;
+}
+
+/* The texts of a file with their labels' numbers. */
+static attn_status encode_file(attn_texts *texts, attn_labelled *labelled,
+                               const attn_texts_rules *rules, attn_error *error)
+{
+    const bool tags = attn_reader_config_of(rules->reader)->tags;
+    ATTN_TRY(attn_labelled_load(labelled, rules->name, tags, error));
+    return attn_texts_encode(texts, labelled, rules, error);
+}
+
+attn_status attn_reader_check_file(const attn_task *task, const char *file,
+                                   attn_error *error)
+{
+    const attn_reader_state *const state = task->state;
+    const attn_reader_settings *const settings = task->recipe->settings;
+    attn_label_set labels = {0};
+    attn_labelled labelled = {0};
+    attn_texts texts = {0};
+    const attn_texts_rules rules = {
+        .tokenizer = state->tokenizer,
+        .labels = &labels,
+        .reader = state->reader,
+        .refuses_long = settings->too_long == ATTN_LONG_REFUSE,
+        .name = file,
+    };
+    attn_status status = list_labels(&labels, state->reader, error);
+    if (status == ATTN_OK)
+        status = encode_file(&texts, &labelled, &rules, error);
+    attn_texts_free(&texts);
+    attn_labelled_free(&labelled);
+    attn_label_set_free(&labels);
+    return status;
 }
 
 static attn_status open_all(struct job *job, attn_error *error)
 {
     char path[ATTN_PATH_BYTES + 64];
-    const bool tags = attn_reader_config_of(job->reader)->tags;
     const attn_reader_settings *const settings = job->given->settings;
     snprintf(path, sizeof path, "%s/tokenizer.json", job->given->folder);
     ATTN_TRY(attn_tokenizer_load(&job->tokenizer, path, error));
-    ATTN_TRY(list_labels(job, error));
+    ATTN_TRY(list_labels(&job->labels, job->reader, error));
     ATTN_TRY(load_seen(&job->seen, job->given->folder, error));
-    ATTN_TRY(attn_labelled_load(&job->labelled, job->given->file, tags, error));
     const attn_texts_rules rules = {
         .tokenizer = job->tokenizer,
         .labels = &job->labels,
@@ -137,7 +169,7 @@ static attn_status open_all(struct job *job, attn_error *error)
         .refuses_long = settings && settings->too_long == ATTN_LONG_REFUSE,
         .name = job->given->file,
     };
-    return attn_texts_encode(&job->texts, &job->labelled, &rules, error);
+    return encode_file(&job->texts, &job->labelled, &rules, error);
 }
 
 static json_t *describe_labels(const struct job *job, const attn_label_scores *counts)
@@ -196,7 +228,7 @@ static void tell(const struct job *job, const attn_label_scores *counts,
                       tags ? "words" : "texts", macro, of_unseen, job->given->file);
     json_object_set_new(scores, "accuracy", json_real(accuracy));
     json_object_set_new(scores, "macro_f1", json_real(macro));
-    json_object_set_new(scores, "loss", json_real(loss));
+    json_object_set_new(scores, "loss", attn_json_number(loss));
     json_object_set_new(scores, tags ? "words" : "texts",
                         json_integer((json_int_t)total));
     if (unseen_total > 0) {

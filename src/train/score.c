@@ -99,6 +99,19 @@ static attn_status encode_line(struct line *line, size_t number, const char *tex
     return line->ids ? ATTN_OK : attn_error_set(error, ATTN_ENOMEM, "out of memory");
 }
 
+attn_status attn_score_check(const attn_seq2seq *model, const attn_tokenizer *tokenizer,
+                             const attn_corpus *corpus, attn_error *error)
+{
+    const struct work work = {.model = model, .tokenizer = tokenizer};
+    for (size_t n = 0; n < corpus->lines; n++) {
+        struct line line;
+        ATTN_TRY(
+            encode_line(&line, n, corpus->fields[corpus->first_field[n]], &work, error));
+        free(line.ids);
+    }
+    return ATTN_OK;
+}
+
 static void cut_chunks(struct work *work)
 {
     for (size_t first = 0; first < work->line_count;) {

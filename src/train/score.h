@@ -38,6 +38,10 @@ ATTN_CHECKED attn_status attn_score_translate(attn_translations *translations,
                                               const attn_search_options *search,
                                               pthreadpool_t pool, size_t threads,
                                               attn_error *error);
+/** Whether every line fits: refuses what attn_score_translate would. */
+ATTN_CHECKED attn_status attn_score_check(const attn_seq2seq *model,
+                                          const attn_tokenizer *tokenizer,
+                                          const attn_corpus *corpus, attn_error *error);
 void attn_translations_free(attn_translations *translations);
 
 /** Of translations against all further fields of each line. */

@@ -101,9 +101,16 @@ struct attn_task_kind {
     /** Loads such files, and puts what they score on a file of data into scores. */
     attn_status (*score)(const attn_score_job *job, json_t *scores, attn_error *error);
 
+    /** Reads a file of data as score will, so that what score would refuse is refused
+     * before the first step and not after the last.  NULL where nothing can be. */
+    attn_status (*check_file)(const attn_task *task, const char *file, attn_error *error);
+
     /** Frees state and both data, which may not all be there. */
     void (*free)(attn_task *task);
 };
+
+/** A number, or null where it is not finite, which JSON has no word for. */
+json_t *attn_json_number(double number);
 
 /** Kinds that a recipe may name, NULL-ended. */
 const attn_task_kind *const *attn_task_kinds(void);

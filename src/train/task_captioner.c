@@ -42,8 +42,8 @@ static const char *const SCORES[] = {"none",    "additive",   "dot",
 #define AT(member) offsetof(captioner_settings, member)
 
 static const attn_recipe_field FIELDS[] = {
-    {"data", "pictures", ATTN_FIELD_INTEGER, AT(pictures), 1, 1e9, NULL, ATTN_REQUIRED},
-    {"data", "valid_pictures", ATTN_FIELD_INTEGER, AT(valid_pictures), 1, 1e9, NULL,
+    {"data", "pictures", ATTN_FIELD_INTEGER, AT(pictures), 1, 1e7, NULL, ATTN_REQUIRED},
+    {"data", "valid_pictures", ATTN_FIELD_INTEGER, AT(valid_pictures), 1, 1e7, NULL,
      ATTN_REQUIRED},
     {"data", "empty", ATTN_FIELD_DECIMAL, AT(empty), 0, 0.99, NULL, ATTN_REQUIRED},
     {"data", "rows", ATTN_FIELD_INTEGER, AT(cell_rows), 1, 16, NULL, ATTN_REQUIRED},
@@ -306,6 +306,17 @@ static attn_status save(const attn_task *task, const char *folder, attn_error *e
     return attn_captioner_save(state->captioner, folder, ATTN_DTYPE_BF16, error);
 }
 
+static attn_status check_file(const attn_task *task, const char *file, attn_error *error)
+{
+    const captioner_state *const state = task->state;
+    attn_digits digits;
+    attn_composition composition;
+    ATTN_TRY(attn_captioner_test_pictures(state->captioner, file, &digits, &composition,
+                                          error));
+    attn_digits_free(&digits);
+    return ATTN_OK;
+}
+
 static const char *const MODEL_TYPES[] = {"attn-captioner", NULL};
 
 const attn_task_kind attn_task_captioner = {
@@ -320,5 +331,6 @@ const attn_task_kind attn_task_captioner = {
     .loss = loss,
     .save = save,
     .score = attn_captioner_score,
+    .check_file = check_file,
     .free = free_task,
 };

@@ -274,6 +274,16 @@ static attn_status score(const attn_score_job *job, json_t *scores, attn_error *
     return status;
 }
 
+static attn_status check_file(const attn_task *task, const char *file, attn_error *error)
+{
+    const struct state *const own = task->state;
+    const struct settings *const settings = task->recipe->settings;
+    const attn_language_scorer scorer = {.language = own->language,
+                                         .tokenizer = own->tokenizer};
+    return attn_language_check_file(&scorer, file, (attn_too_long)settings->too_long,
+                                    error);
+}
+
 static const char *const MODEL_TYPES[] = {"llama", "llama-variant", "lstm-language",
                                           NULL};
 
@@ -289,5 +299,6 @@ const attn_task_kind attn_task_language = {
     .loss = loss,
     .save = save,
     .score = score,
+    .check_file = check_file,
     .free = free_task,
 };

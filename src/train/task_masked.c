@@ -257,11 +257,11 @@ static attn_status score_file(struct state *state, const attn_score_job *job,
                       "pseudo-perplexity %.2f of %lld (%s)",
                       job->name, loss_of_share, accuracy, (long long)sums[0].targets,
                       pseudo, (long long)sums[1].targets, job->file);
-    json_object_set_new(scores, "loss", json_real(loss_of_share));
-    json_object_set_new(scores, "accuracy", json_real(accuracy));
+    json_object_set_new(scores, "loss", attn_json_number(loss_of_share));
+    json_object_set_new(scores, "accuracy", attn_json_number(accuracy));
     json_object_set_new(scores, "masked_tokens",
                         json_integer((json_int_t)sums[0].targets));
-    json_object_set_new(scores, "pseudo_perplexity", json_real(pseudo));
+    json_object_set_new(scores, "pseudo_perplexity", attn_json_number(pseudo));
     json_object_set_new(scores, "tokens", json_integer((json_int_t)sums[1].targets));
     json_object_set_new(scores, "texts", json_integer((json_int_t)lines));
     return ATTN_OK;
@@ -286,6 +286,20 @@ static attn_status score(const attn_score_job *job, json_t *scores, attn_error *
     return status;
 }
 
+static attn_status check_file(const attn_task *task, const char *file, attn_error *error)
+{
+    const struct settings *const settings = task->recipe->settings;
+    attn_corpus corpus;
+    attn_masked_texts texts;
+    ATTN_TRY(attn_corpus_load(&corpus, file, 1, error));
+    const attn_status status = encode(&texts, &corpus, file, task->state,
+                                      settings->too_long == LONG_REFUSE, error);
+    attn_corpus_free(&corpus);
+    if (status == ATTN_OK)
+        attn_masked_texts_free(&texts);
+    return status;
+}
+
 static const char *const MODEL_TYPES[] = {"BertForMaskedLM", NULL};
 
 const attn_task_kind attn_task_masked = {
@@ -300,5 +314,6 @@ const attn_task_kind attn_task_masked = {
     .loss = loss,
     .save = save,
     .score = score,
+    .check_file = check_file,
     .free = free_task,
 };

@@ -131,10 +131,22 @@ static attn_status check_listed(const attn_label_set *set,
                           path, (long long)set->count, (long long)listed);
 }
 
+/* Names twice in config.json, which is read back up to 1 MiB, each byte six at most. */
+enum { LABEL_SET_BYTES = 1 << 16, LABEL_BYTES = 16 };
+
 static attn_status check_labels(const attn_label_set *set,
                                 const attn_reader_settings *settings, const char *path,
                                 attn_error *error)
 {
+    size_t bytes = 0;
+    for (int64_t n = 0; n < set->count; n++)
+        bytes += strlen(set->names[n]) + LABEL_BYTES;
+    if (bytes > LABEL_SET_BYTES)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: %lld labels take %zu bytes with %d for each, expected "
+                              "at most %d",
+                              path, (long long)set->count, bytes, LABEL_BYTES,
+                              LABEL_SET_BYTES);
     if (set->count < 2)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: \"%.60s\" is its only label, expected at least two",
@@ -437,6 +449,7 @@ const attn_task_kind attn_task_classifier = {
     .loss = loss,
     .save = save,
     .score = attn_reader_score,
+    .check_file = attn_reader_check_file,
     .free = free_task,
 };
 
@@ -452,5 +465,6 @@ const attn_task_kind attn_task_tagger = {
     .loss = loss,
     .save = save,
     .score = attn_reader_score,
+    .check_file = attn_reader_check_file,
     .free = free_task,
 };

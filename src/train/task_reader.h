@@ -38,5 +38,8 @@ typedef struct attn_reader_state {
 /** See attn_task_kind.score; in reader_scores.c. */
 ATTN_CHECKED attn_status attn_reader_score(const attn_score_job *job, json_t *scores,
                                            attn_error *error);
+/** See attn_task_kind.check_file; in reader_scores.c. */
+ATTN_CHECKED attn_status attn_reader_check_file(const attn_task *task, const char *file,
+                                                attn_error *error);
 
 #endif

@@ -101,5 +101,6 @@ const attn_task_kind attn_task_recurrent_translator = {
     .loss = attn_pairs_task_loss,
     .save = attn_pairs_task_save,
     .score = attn_pairs_task_score,
+    .check_file = attn_pairs_task_check,
     .free = attn_pairs_task_free,
 };

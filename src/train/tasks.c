@@ -1,6 +1,7 @@
 /* The kinds of models that can be trained. */
 #include "file/file.h"
 #include "train/task.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,11 @@ static const attn_task_kind *const KINDS[] = {
 const attn_task_kind *const *attn_task_kinds(void)
 {
     return KINDS;
+}
+
+json_t *attn_json_number(double number)
+{
+    return isfinite(number) ? json_real(number) : json_null();
 }
 
 static const attn_task_kind *kind_of(const json_t *type)

@@ -6,38 +6,111 @@
 #include "base/mix.h"
 #include "train/training.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { WATCHED_EXAMPLES = 32 };
 
-/* The first parameter that is not finite, or else the first gradient, by name. */
-static attn_status refuse_step(const struct attn_training *training, double loss,
-                               attn_error *error)
+/* The square of a larger gradient is no float, and would stop its weight for good. */
+static const double LARGEST_NORM = 1.8e19;
+
+/* The first tensor with a number that is not finite: its name, or NULL. */
+static const char *find_infinite(const attn_parameters *parameters, const float *array)
+{
+    for (size_t p = 0; p < parameters->length; p++) {
+        const attn_parameter *const parameter = &parameters->list[p];
+        for (size_t n = 0; n < parameter->count; n++)
+            if (!isfinite(array[parameter->offset + n]))
+                return parameter->name;
+    }
+    return NULL;
+}
+
+/* The tensor with the number farthest from 0. */
+static const char *find_largest(const attn_parameters *parameters, const float *array,
+                                float *largest)
+{
+    const char *name = "none";
+    *largest = -1.0f;
+    for (size_t p = 0; p < parameters->length; p++) {
+        const attn_parameter *const parameter = &parameters->list[p];
+        for (size_t n = 0; n < parameter->count; n++)
+            if (fabsf(array[parameter->offset + n]) > *largest) {
+                *largest = fabsf(array[parameter->offset + n]);
+                name = parameter->name;
+            }
+    }
+    return name;
+}
+
+/* A training that is not finite any more, by `what` it is seen; gradient may be NULL.
+ * Names the first parameter that is not finite, or else the first gradient, or else what
+ * is largest: its squares, or a product with it, were too large for a float. */
+static attn_status refuse(const struct attn_training *training, int64_t step,
+                          const char *what, const float *gradient, attn_error *error)
 {
     const attn_parameters *const parameters = training->task.parameters;
-    const float *const arrays[] = {parameters->values, training->shards.gradients[0]};
-    static const char *const NAMES[] = {"", "the gradient of "};
-    const char *what = "", *name = "no tensor";
-    for (size_t a = 2; a-- > 0;) {
-        for (size_t p = parameters->length; p-- > 0;) {
-            const attn_parameter *const parameter = &parameters->list[p];
-            for (size_t n = 0; n < parameter->count; n++) {
-                if (isfinite(arrays[a][parameter->offset + n]))
-                    continue;
-                what = NAMES[a];
-                name = parameter->name;
-                break;
-            }
-        }
+    const char *of = "", *name = find_infinite(parameters, parameters->values);
+    char tensor[256];
+    if (!name && gradient) {
+        of = "the gradient of ";
+        name = find_infinite(parameters, gradient);
     }
-    return attn_error_set(
-        error, ATTN_ENOTFINITE,
-        "step %lld: the loss is %g and the norm of its gradient is not "
-        "finite; first tensor that is not finite: %s%s; the last good "
-        "checkpoint stays (%s). A lower training.peak_learning_rate may "
-        "help",
-        (long long)training->position.step + 1, loss, what, name, training->checkpoint);
+    if (name)
+        snprintf(tensor, sizeof tensor, "first tensor that is not finite: %s%s", of,
+                 name);
+    else {
+        float largest, largest_gradient = 0.0f;
+        name = find_largest(parameters, parameters->values, &largest);
+        const char *const other =
+            gradient ? find_largest(parameters, gradient, &largest_gradient) : "";
+        const bool is_gradient = largest_gradient > largest;
+        snprintf(tensor, sizeof tensor,
+                 "every tensor is finite, the largest number is %g in %s%s",
+                 (double)(is_gradient ? largest_gradient : largest),
+                 is_gradient ? "the gradient of " : "", is_gradient ? other : name);
+    }
+    return attn_error_set(error, ATTN_ENOTFINITE,
+                          "step %lld: %s; %s; %s (%s). A lower "
+                          "training.peak_learning_rate may help",
+                          (long long)step, what, tensor,
+                          access(training->checkpoint, F_OK) == 0
+                              ? "the last good checkpoint stays"
+                              : "there was no checkpoint yet",
+                          training->checkpoint);
+}
+
+static attn_status refuse_step(const struct attn_training *training, double loss,
+                               double norm, attn_error *error)
+{
+    char what[96];
+    snprintf(what, sizeof what, "the loss is %g and the norm of its gradient %g", loss,
+             norm);
+    return refuse(training, training->position.step + 1, what,
+                  training->shards.gradients[0], error);
+}
+
+static attn_status keep(struct attn_training *training, attn_error *error)
+{
+    const double start = attn_seconds();
+    const attn_checkpoint state = attn_training_state(training);
+    ATTN_TRY(
+        attn_checkpoint_save(training->checkpoint, &state, &training->identity, error));
+    ATTN_TRY(attn_training_export(training, error));
+    training->kept = training->position.step;
+    attn_progress_pause(&training->progress, attn_seconds() - start);
+    return ATTN_OK;
+}
+
+/* A checkpoint is written when the loss and the gradient of its weights are known to be
+ * finite, so that the one on the disk can always be gone on from. */
+static bool must_keep(const struct attn_training *training)
+{
+    const int64_t done = training->position.step;
+    return done > 0 && done != training->kept &&
+           done % training->task.recipe->checkpoint_every == 0;
 }
 
 static attn_status step(struct attn_training *training, attn_error *error)
@@ -63,8 +136,10 @@ static attn_status step(struct attn_training *training, attn_error *error)
     const double norm =
         attn_optimiser_reduce(&training->optimiser, training->task.pool,
                               training->shards.gradients, training->shards.count);
-    if (!isfinite(loss.smoothed) || !isfinite(norm))
-        return refuse_step(training, loss.smoothed / (double)loss.targets, error);
+    if (!isfinite(loss.smoothed) || !(norm < LARGEST_NORM))
+        return refuse_step(training, loss.smoothed / (double)loss.targets, norm, error);
+    if (must_keep(training))
+        ATTN_TRY(keep(training, error));
     const double rate = attn_schedule_rate(&training->schedule, at->step + 1);
     attn_optimiser_step(&training->optimiser, training->task.pool,
                         training->task.parameters->values, training->shards.gradients[0],
@@ -85,6 +160,11 @@ static attn_status measure(struct attn_training *training, double *loss,
                                      training->task.recipe->tokens_per_batch, &sum,
                                      error));
     *loss = sum.plain / (double)sum.targets;
+    if (!isfinite(*loss)) {
+        char what[64];
+        snprintf(what, sizeof what, "the loss of validation is %g", *loss);
+        return refuse(training, training->position.step, what, NULL, error);
+    }
     scores->accuracy =
         sum.correct < 0 ? (double)NAN : (double)sum.correct / (double)sum.targets;
     return ATTN_OK;
@@ -143,15 +223,16 @@ static attn_status validate(struct attn_training *training, attn_error *error)
     return ATTN_OK;
 }
 
-static attn_status keep(struct attn_training *training, attn_error *error)
+/* The last checkpoint, of weights whose loss may not be known. */
+static attn_status keep_last(struct attn_training *training, attn_error *error)
 {
-    const double start = attn_seconds();
-    const attn_checkpoint state = attn_training_state(training);
-    ATTN_TRY(
-        attn_checkpoint_save(training->checkpoint, &state, &training->identity, error));
-    ATTN_TRY(attn_training_export(training, error));
-    attn_progress_pause(&training->progress, attn_seconds() - start);
-    return ATTN_OK;
+    const attn_parameters *const parameters = training->task.parameters;
+    if (training->kept == training->position.step)
+        return ATTN_OK;
+    if (find_infinite(parameters, parameters->values))
+        return refuse(training, training->position.step, "its weights are not finite",
+                      NULL, error);
+    return keep(training, error);
 }
 
 static bool is_past_patience(const struct attn_training *training)
@@ -181,7 +262,8 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
 {
     const attn_recipe *const recipe = training->task.recipe;
     const int64_t *const done = &training->position.step;
-    int64_t kept = *done > 0 ? *done : -1, validated = -1;
+    int64_t validated = -1;
+    training->kept = *done > 0 ? *done : -1;
     attn_progress_say(
         &training->progress,
         "%zu parameters, %lld step%s of %.0f %s in %lld shard%s on %zu thread%s",
@@ -197,15 +279,9 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
             ATTN_TRY(validate(training, error));
             validated = *done;
         }
-        if (*done % recipe->checkpoint_every == 0) {
-            ATTN_TRY(keep(training, error));
-            kept = *done;
-        }
     }
-    if (kept != *done)
-        ATTN_TRY(keep(training, error));
     if (*end != ATTN_TRAIN_FINISHED)
-        return ATTN_OK;
+        return keep_last(training, error);
     if (is_past_patience(training))
         attn_progress_say(&training->progress,
                           "%lld validation%s without a lower loss than %.4f: the end",
@@ -214,6 +290,7 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
                           training->position.best_loss);
     if (validated != *done)
         ATTN_TRY(validate(training, error));
+    ATTN_TRY(keep_last(training, error));
     ATTN_TRY(attn_training_export(training, error));
     return attn_training_score(training, error);
 }

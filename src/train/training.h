@@ -22,6 +22,7 @@ struct attn_training {
     attn_schedule schedule;
     int64_t targets; /* in an epoch */
     attn_position position;
+    int64_t kept;          /* the step of the checkpoint that is there, −1 for none */
     double seconds_before; /* spent by earlier runs */
     attn_checkpoint_identity identity;
     char checkpoint[ATTN_FILE_BYTES];

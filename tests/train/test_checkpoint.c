@@ -303,6 +303,107 @@ static void a_loss_that_is_not_finite_names_step_and_tensor(void **state)
     small_training_tear_down(&small);
 }
 
+static bool is_there(const char *folder, const char *name)
+{
+    char path[OUT_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+/* The first step makes weights so large that the second has no loss. */
+static void only_a_checkpoint_that_can_be_gone_on_from_is_kept(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES];
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    small.recipe.checkpoint_every = 1;
+    small.recipe.peak_learning_rate = 1e30;
+    assert_train_fails(&small, options, ATTN_ENOTFINITE, "there was no checkpoint yet");
+    assert_false(is_there(out, "checkpoint.safetensors"));
+    /* A rate that is no float makes the weights themselves infinite. */
+    options.max_steps = 1;
+    small.recipe.peak_learning_rate = 1e39;
+    assert_train_fails(&small, options, ATTN_ENOTFINITE,
+                       "step 1: its weights are not finite; first tensor");
+    options.max_steps = 0;
+    small.recipe.valid_every = 1;
+    assert_train_fails(&small, options, ATTN_ENOTFINITE,
+                       "step 1: the loss of validation is ");
+    assert_false(is_there(out, "checkpoint.safetensors"));
+    assert_false(is_there(out, "model.safetensors"));
+    small_training_tear_down(&small);
+}
+
+/* Found where no number is infinite: squares of the gradient were. */
+static void a_norm_that_is_too_large_names_the_largest_tensor(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES];
+    small_training_set_up(&small);
+    const attn_train_options options = small_training_options(&small, "out", 1, out);
+    small.recipe.weight_decay = 10.0;
+    small.recipe.peak_learning_rate = 10.0;
+    small.recipe.warmup_steps = 0;
+    small.recipe.epochs = 20;
+    assert_train_fails(&small, options, ATTN_ENOTFINITE,
+                       "every tensor is finite, the largest number is ");
+    small_training_tear_down(&small);
+}
+
+static void a_perplexity_that_is_not_finite_is_null_in_the_scores(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], path[OUT_BYTES + 32], *scores;
+    size_t length;
+    attn_error error;
+    small_training_set_up(&small);
+    small.recipe.peak_learning_rate = 10.0;
+    small.recipe.warmup_steps = 0;
+    small.recipe.epochs = 1;
+    small.recipe.average = 0.0;
+    assert_int_equal(run(&small, small_training_options(&small, "out", 1, out)),
+                     ATTN_TRAIN_FINISHED);
+    snprintf(path, sizeof path, "%s/scores.json", out);
+    assert_int_equal(attn_file_read(path, 1 << 20, &scores, &length, &error), ATTN_OK);
+    assert_non_null(strstr(scores, "\"valid_perplexity\": null"));
+    free(scores);
+    small_training_tear_down(&small);
+}
+
+static void
+what_would_be_refused_at_the_end_is_refused_before_the_first_step(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {
+        {"", "no lines, expected a sentence pair"},
+        {"cat chat\n", "line 1: 1 columns"},
+        {"cat\tchat\ncat cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat "
+         "cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat\tchat\n",
+         "line 2 has "},
+    };
+    small_training small;
+    char out[OUT_BYTES], path[OUT_BYTES];
+    attn_error error;
+    small_training_set_up(&small);
+    snprintf(path, sizeof path, "%s/test.tsv", small.folder);
+    for (size_t n = 0; n < sizeof texts / sizeof texts[0]; n++) {
+        attn_train_options options = small_training_options(&small, "out", 1, out);
+        assert_int_equal(attn_file_write(path, texts[n][0], strlen(texts[n][0]), &error),
+                         ATTN_OK);
+        options.test = path;
+        assert_train_fails(&small, options, ATTN_EFORMAT, texts[n][1]);
+        options.test = NULL;
+        options.valid = path;
+        assert_train_fails(&small, options, ATTN_EFORMAT, texts[n][1]);
+        assert_false(is_there(out, "checkpoint.safetensors"));
+    }
+    small_training_tear_down(&small);
+}
+
 static void a_signal_stops_after_the_step_with_a_checkpoint(void **state)
 {
     (void)state;
@@ -334,6 +435,11 @@ int main(void)
         cmocka_unit_test(a_checkpoint_that_is_cut_short_is_refused_by_name),
         cmocka_unit_test(two_trainings_in_one_folder_are_one_too_many),
         cmocka_unit_test(a_loss_that_is_not_finite_names_step_and_tensor),
+        cmocka_unit_test(only_a_checkpoint_that_can_be_gone_on_from_is_kept),
+        cmocka_unit_test(a_norm_that_is_too_large_names_the_largest_tensor),
+        cmocka_unit_test(a_perplexity_that_is_not_finite_is_null_in_the_scores),
+        cmocka_unit_test(
+            what_would_be_refused_at_the_end_is_refused_before_the_first_step),
         cmocka_unit_test(a_signal_stops_after_the_step_with_a_checkpoint),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

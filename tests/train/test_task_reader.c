@@ -286,6 +286,11 @@ static void data_that_does_not_fit_is_named(void **state)
           "tokens, the model has 6 positions; model.too_long");
     write_file("train", "good\tfine\ngood\twell and fine and so on\n");
     fails("classifier", "", BAG, "\"good\" is its only label, expected at least two");
+    static char label[80000];
+    memset(label, 'l', sizeof label - 8);
+    memcpy(label + sizeof label - 8, "\tfine\n", 7);
+    write_file("train", label);
+    fails("classifier", "", BAG, "1 labels take 80008 bytes");
     write_file("train", "a\tX\nb\tY\n");
     fails("tagger", "", TAGGER, "tokenizer.vocabulary is 265, but the text gives only");
 }
