@@ -34,7 +34,7 @@ static const char help[] =
     "  --limit N           the first N lines only\n"
     "  --bleu WORDS        13a, zh or moses (default: zh for Chinese, else 13a)\n"
     "  --swap              the sentence and its first reference change places\n"
-    "  --lower-case        small letters on both sides\n"
+    "  --lower-case        small letters on both sides, as a model's that has no others\n"
     "  --write FILE        the translations, a line each\n"
     "\n"
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
@@ -228,6 +228,8 @@ static attn_status eval_translator(const struct arguments *arguments, struct job
 {
     struct scores scores = {0};
     attn_status status = cli_model_load(&job->model, arguments->model, error);
+    if (status == ATTN_OK && attn_tokenizer_lowers(job->model.tokenizer))
+        job->pairs.lower_case = true;
     if (status == ATTN_OK)
         status = score(job, &scores, error);
     if (status == ATTN_OK && arguments->json)

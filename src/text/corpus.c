@@ -5,6 +5,7 @@
 #include "file/file.h"
 #include "file/utf8.h"
 #include "text/containers.h"
+#include "text/lower.h"
 #include <lzma.h>
 #include <stdlib.h>
 #include <string.h>
@@ -252,7 +253,7 @@ attn_status attn_corpus_lower_case(attn_corpus *corpus, attn_error *error)
 {
     const size_t count = corpus->lines ? corpus->first_field[corpus->lines] : 0;
     size_t bytes = 1;
-    /* The widest step is from two bytes to three (U+023A). */
+    /* The widest step is from two bytes to three. */
     for (size_t n = 0; n < count; n++)
         bytes += strlen(corpus->fields[n]) / 2 * 3 + 4;
     char *const lower = malloc(bytes), *to = lower;
@@ -265,7 +266,7 @@ attn_status attn_corpus_lower_case(attn_corpus *corpus, attn_error *error)
         while (*from) {
             utf8proc_int32_t letter;
             from += utf8proc_iterate(from, -1, &letter);
-            to += utf8proc_encode_char(utf8proc_tolower(letter), (utf8proc_uint8_t *)to);
+            to += attn_lower_letter((uint32_t)letter, to);
         }
         *to++ = '\0';
     }

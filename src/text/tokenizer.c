@@ -6,6 +6,7 @@
  * megabyte without a space takes no longer than one with. */
 #include "base/context.h"
 #include "file/utf8.h"
+#include "text/lower.h"
 #include "text/vocabulary.h"
 #include "text/words.h"
 #include <stdlib.h>
@@ -112,6 +113,16 @@ attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer, attn_error *error
     tokenizer->has_mask = true;
     tokenizer->has_start = true;
     return ATTN_OK;
+}
+
+void attn_tokenizer_lower_case(attn_tokenizer *tokenizer)
+{
+    tokenizer->lowers = true;
+}
+
+bool attn_tokenizer_lowers(const attn_tokenizer *tokenizer)
+{
+    return tokenizer->lowers;
 }
 
 int32_t attn_tokenizer_mask(const attn_tokenizer *tokenizer)
@@ -223,15 +234,10 @@ static attn_status encode_pieces(struct encoder *encoder, const char *text,
     }
 }
 
-attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *text,
-                                  size_t length_bytes, attn_token **tokens, size_t *count,
-                                  attn_error *error)
+static attn_status encode(const attn_tokenizer *tokenizer, const char *text,
+                          size_t length_bytes, attn_token **tokens, size_t *count,
+                          attn_error *error)
 {
-    const size_t valid = attn_utf8_valid(text, length_bytes);
-    if (valid < length_bytes)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "the text is not UTF-8 at byte %zu (0x%02X)", valid + 1,
-                              (unsigned char)text[valid]);
     struct encoder encoder = {.tokenizer = tokenizer};
     ATTN_TRY(attn_piece_walk_init(&encoder.walk, tokenizer->pattern, error));
     attn_status status = encode_pieces(&encoder, text, length_bytes, error);
@@ -248,6 +254,29 @@ attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *t
     *tokens = encoder.tokens;
     *count = encoder.count;
     return ATTN_OK;
+}
+
+attn_status attn_tokenizer_encode(const attn_tokenizer *tokenizer, const char *text,
+                                  size_t length_bytes, attn_token **tokens, size_t *count,
+                                  attn_error *error)
+{
+    const size_t valid = attn_utf8_valid(text, length_bytes);
+    if (valid < length_bytes)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "the text is not UTF-8 at byte %zu (0x%02X)", valid + 1,
+                              (unsigned char)text[valid]);
+    if (!tokenizer->lowers)
+        return encode(tokenizer, text, length_bytes, tokens, count, error);
+    attn_lower_text lower;
+    ATTN_TRY(attn_text_lower(&lower, text, length_bytes, error));
+    const attn_status status =
+        encode(tokenizer, lower.text, lower.length, tokens, count, error);
+    for (size_t i = 0; status == ATTN_OK && i < *count; i++) {
+        (*tokens)[i].begin = lower.places[(*tokens)[i].begin];
+        (*tokens)[i].end = lower.places[(*tokens)[i].end];
+    }
+    attn_lower_text_free(&lower);
+    return status;
 }
 
 attn_status attn_tokens_fit(const char *what, size_t count, int64_t most,

@@ -40,6 +40,10 @@ ATTN_CHECKED attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer,
 /** The id of "<mask>", or −1. */
 int32_t attn_tokenizer_mask(const attn_tokenizer *tokenizer);
 
+/** Texts are encoded in small letters from here on, and what is saved says so. */
+void attn_tokenizer_lower_case(attn_tokenizer *tokenizer);
+bool attn_tokenizer_lowers(const attn_tokenizer *tokenizer);
+
 /** Tokens of a text of length_bytes, without </s>; *tokens is the caller's to free. Bytes
  * that are not UTF-8 are ATTN_EFORMAT, with their place.  "</s>" in a text is text, which
  * the `tokenizers` package does only with encode_special_tokens.  Any number of threads

@@ -1,8 +1,8 @@
 /* Loading tokenizer.json, as the `tokenizers` package reads and writes it, for the one
  * kind of tokenizer this library has: byte-level BPE with GPT-2's expression, no
- * normaliser, the four specials as ids 0 to 3, and perhaps <mask> as the last id.  A file
- * that asks for anything else is refused by the name of what it asks for, since ignoring
- * it would give other ids in silence. */
+ * normaliser or that of small letters, the four specials as ids 0 to 3, and perhaps
+ * <mask> as the last id.  A file that asks for anything else is refused by the name of
+ * what it asks for, since ignoring it would give other ids in silence. */
 #include "base/context.h"
 #include "file/file.h"
 #include "file/utf8.h"
@@ -21,7 +21,7 @@ struct loader {
     const json_t *vocabulary;
     const char **names; /* by id */
     size_t size;
-    bool has_mask;
+    bool has_mask, lowers;
     attn_tokenizer *tokenizer;
     attn_error *error;
 };
@@ -83,11 +83,20 @@ static attn_status check_pre_tokenizer(struct loader *loader, const json_t *root
     return ATTN_OK;
 }
 
+static attn_status check_normaliser(struct loader *loader, const json_t *root)
+{
+    const json_t *const normaliser = json_object_get(root, "normalizer");
+    loader->lowers = strcmp(text_of(normaliser, "type"), "Lowercase") == 0;
+    return loader->lowers || is_off(normaliser)
+               ? ATTN_OK
+               : refuse(loader, "normalizer has type %.60s, expected null or Lowercase",
+                        text_of(normaliser, "type"));
+}
+
 static attn_status check_frame(struct loader *loader, const json_t *root,
                                const json_t *model)
 {
-    static const char *const unsupported[] = {"normalizer", "truncation", "padding",
-                                              NULL};
+    static const char *const unsupported[] = {"truncation", "padding", NULL};
     static const char *const unsupported_of_model[] = {"dropout",
                                                        "continuing_subword_prefix",
                                                        "end_of_word_suffix",
@@ -99,6 +108,7 @@ static attn_status check_frame(struct loader *loader, const json_t *root,
     if (strcmp(text_of(model, "type"), "BPE") != 0)
         return refuse(loader, "model.type is %.60s, expected BPE",
                       text_of(model, "type"));
+    ATTN_TRY(check_normaliser(loader, root));
     ATTN_TRY(check_off(loader, root, unsupported));
     ATTN_TRY(check_off(loader, model, unsupported_of_model));
     ATTN_TRY(check_pre_tokenizer(loader, root));
@@ -317,6 +327,7 @@ static attn_status load_json(struct loader *loader, const json_t *root, size_t l
     ATTN_TRY(attn_tokenizer_begin(&loader->tokenizer, loader->error));
     ATTN_TRY(add_tokens(loader));
     loader->tokenizer->has_start = starts_texts(root);
+    loader->tokenizer->lowers = loader->lowers;
     return add_merges(loader, json_object_get(model, "merges"), length);
 }
 

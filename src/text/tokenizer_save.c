@@ -143,10 +143,12 @@ static json_t *tokenizer_to_json(const attn_tokenizer *tokenizer)
         "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges", 0,
         "vocab", vocabulary_of(tokenizer, name), "merges", merges_of(tokenizer, name));
     free(name);
-    return json_pack("{s:s, s:n, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "version", "1.0",
-                     "truncation", "padding", "added_tokens", specials(tokenizer),
-                     "normalizer", "pre_tokenizer", byte_level(), "post_processor",
-                     template(tokenizer), "decoder", byte_level(), "model", model);
+    return json_pack(
+        "{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:o, s:o}", "version", "1.0", "truncation",
+        "padding", "added_tokens", specials(tokenizer), "normalizer",
+        tokenizer->lowers ? json_pack("{s:s}", "type", "Lowercase") : json_null(),
+        "pre_tokenizer", byte_level(), "post_processor", template(tokenizer), "decoder",
+        byte_level(), "model", model);
 }
 
 attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer, const char *path,

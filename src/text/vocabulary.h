@@ -28,6 +28,7 @@ struct attn_tokenizer {
     size_t size, tokens_capacity;
     int32_t byte_token[256];
     bool has_mask;             /* the last token is attn_mask_name, and special */
+    bool lowers;               /* texts are encoded in small letters */
     bool has_start;            /* what is saved asks for <s> before a text */
     struct attn_merge *merges; /* by rank */
     size_t merge_count, merges_capacity;

@@ -69,6 +69,19 @@ static attn_status encode(const attn_task *task, attn_examples *examples,
     return ATTN_OK;
 }
 
+/* A model of small letters makes them of what it is given, wherever it is used. */
+static attn_status keep_case(const attn_task *task, attn_error *error)
+{
+    attn_pairs_state *const state = task->state;
+    const attn_pairs_settings *const settings = task->recipe->settings;
+    char path[ATTN_PATH_BYTES + 64];
+    if (!settings->lower_case || attn_tokenizer_lowers(state->tokenizer))
+        return ATTN_OK;
+    attn_tokenizer_lower_case(state->tokenizer);
+    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
+    return attn_tokenizer_save(state->tokenizer, path, error);
+}
+
 attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
                                     int64_t max_positions, bool goes_on,
                                     attn_error *error)
@@ -84,6 +97,8 @@ attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,
     attn_status status = attn_learn_tokenizer(&state->tokenizer, task, corpus.fields,
                                               corpus.first_field[corpus.lines],
                                               vocabulary, goes_on, error);
+    if (status == ATTN_OK)
+        status = keep_case(task, error);
     if (status == ATTN_OK)
         status =
             encode(task, &task->train, &corpus, options->train, max_positions, error);

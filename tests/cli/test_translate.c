@@ -296,6 +296,50 @@ static void json_has_an_object_a_line_with_its_alignment(void **state)
     run_free(&result);
 }
 
+/* The same model, whose tokenizer makes small letters. */
+static void a_model_of_small_letters_makes_them_wherever_it_is_used(void **state)
+{
+    (void)state;
+    attn_error error;
+    attn_tokenizer *tokenizer;
+    static const char pairs[] = "the cat\tle chat\n", large[] = "The CAT\tLe Chat\n";
+    char command[300];
+    snprintf(command, sizeof command, "cp -r '%s' '%s'", in_folder("model"),
+             in_folder("small"));
+    assert_int_equal(system(command), 0);
+    assert_int_equal(
+        attn_tokenizer_load(&tokenizer, in_folder("small/tokenizer.json"), &error),
+        ATTN_OK);
+    attn_tokenizer_lower_case(tokenizer);
+    assert_int_equal(
+        attn_tokenizer_save(tokenizer, in_folder("small/tokenizer.json"), &error),
+        ATTN_OK);
+    attn_tokenizer_destroy(tokenizer);
+    run_result plain = run("translate --model model 'the cat was hungry'", "");
+    expect_run("translate --model small 'The CAT was hungry'", "", 0, plain.out, "");
+    run_free(&plain);
+    plain = run("look --model small --translation 'le chat' 'the cat' --json", "");
+    run_result look =
+        run("look --model small --translation 'Le CHAT' 'The CAT' --json", "");
+    assert_int_equal(look.code, 0);
+    assert_non_null(strstr(look.out, "\"source\":\"The CAT\""));
+    const char *const weights = strstr(plain.out, "\"weights\"");
+    assert_memory_equal(strstr(look.out, "\"weights\""), weights, strcspn(weights, "}"));
+    run_free(&plain);
+    run_free(&look);
+    assert_int_equal(attn_file_write(in_folder("p.tsv"), pairs, strlen(pairs), &error),
+                     ATTN_OK);
+    assert_int_equal(attn_file_write(in_folder("P.tsv"), large, strlen(large), &error),
+                     ATTN_OK);
+    plain = run("eval model p.tsv --json", "");
+    run_result eval = run("eval small P.tsv --json", "");
+    assert_int_equal(eval.code, 0);
+    assert_memory_equal(plain.out, eval.out,
+                        (size_t)(strstr(plain.out, "\"seconds\"") - plain.out));
+    run_free(&plain);
+    run_free(&eval);
+}
+
 static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
 {
     (void)state;
@@ -327,6 +371,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(misuse_is_named),
         cmocka_unit_test(a_tokenizer_of_another_model_is_refused_by_every_verb),
         cmocka_unit_test(json_has_an_object_a_line_with_its_alignment),
+        cmocka_unit_test(a_model_of_small_letters_makes_them_wherever_it_is_used),
         cmocka_unit_test(eval_ends_with_the_command_that_gives_its_scores_again),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);

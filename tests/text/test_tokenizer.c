@@ -364,6 +364,42 @@ static attn_status load_with(const char *old, const char *new)
     return status;
 }
 
+/* Characters whose small letters take more bytes (U+023A), fewer (U+1E9E, U+212A), or are
+ * two (U+0130). */
+static void a_tokenizer_of_small_letters_keeps_the_places_of_the_text(void **state)
+{
+    (void)state;
+    static const char text[] =
+        "THE \xC8\xBA \xE1\xBA\x9E \xE2\x84\xAA \xC4\xB0 \xC3\x89TAIT";
+    static const char lower[] = "the \xE2\xB1\xA5 \xC3\x9F k i\xCC\x87 \xC3\xA9tait";
+    attn_tokenizer *lowers;
+    attn_token *tokens, *expected;
+    size_t count, expected_count;
+    CHECK(attn_tokenizer_save(trained, in_folder("saved.json"), &error));
+    CHECK(attn_tokenizer_load(&lowers, in_folder("saved.json"), &error));
+    assert_false(attn_tokenizer_lowers(lowers));
+    attn_tokenizer_lower_case(lowers);
+    CHECK(attn_tokenizer_save(lowers, in_folder("lowers.json"), &error));
+    attn_tokenizer_destroy(lowers);
+    CHECK(attn_tokenizer_load(&lowers, in_folder("lowers.json"), &error));
+    assert_true(attn_tokenizer_lowers(lowers));
+    CHECK(attn_tokenizer_encode(lowers, text, strlen(text), &tokens, &count, &error));
+    CHECK(attn_tokenizer_encode(trained, lower, strlen(lower), &expected, &expected_count,
+                                &error));
+    assert_int_equal(count, expected_count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(tokens[i].id, expected[i].id);
+        if (expected[i].end <= 3) /* THE */
+            assert_int_equal(tokens[i].end, expected[i].end);
+        assert_int_equal(tokens[i].begin, i > 0 ? tokens[i - 1].end : 0);
+        assert_true(tokens[i].end >= tokens[i].begin);
+    }
+    assert_int_equal(tokens[count - 1].end, strlen(text));
+    free(tokens);
+    free(expected);
+    attn_tokenizer_destroy(lowers);
+}
+
 static void wrong_files_are_named_by_what_is_wrong(void **state)
 {
     (void)state;
@@ -374,7 +410,7 @@ static void wrong_files_are_named_by_what_is_wrong(void **state)
          "model.type is Unigram, expected BPE"},
         {"\"model\"", "\"modell\"", "no \"model\" object"},
         {"\"normalizer\": null", "\"normalizer\": {\"type\": \"NFC\"}",
-         "normalizer is set"},
+         "normalizer has type NFC, expected null or Lowercase"},
         {"\"dropout\": null", "\"dropout\": 0.1", "dropout is set"},
         {"\"byte_fallback\": false", "\"byte_fallback\": true", "byte_fallback is set"},
         {"\"ignore_merges\": false", "\"ignore_merges\": true", "ignore_merges is set"},
@@ -664,6 +700,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(training_twice_gives_the_same_file),
         cmocka_unit_test(a_vocabulary_ends_where_no_pair_comes_twice),
         cmocka_unit_test(a_saved_tokenizer_loads_as_it_was),
+        cmocka_unit_test(a_tokenizer_of_small_letters_keeps_the_places_of_the_text),
         cmocka_unit_test(wrong_files_are_named_by_what_is_wrong),
         cmocka_unit_test(both_forms_of_merges_are_read),
         cmocka_unit_test(files_that_are_no_tokenizers_are_refused),
