@@ -151,23 +151,23 @@ static int parse_threads(struct bench *bench, const char *text)
     return CLI_DONE;
 }
 
-static int parse_count(const char *option, const char *text, int64_t *count)
-{
-    return text ? cli_integer("bench", option, text, 1, 4096, count) : CLI_DONE;
-}
-
 int cli_bench(int argc, char **argv)
 {
     bool as_json = false, stop = false;
-    const char *lengths = NULL, *head_sizes = NULL, *heads = NULL, *batch = NULL;
-    const char *threads = NULL, *duration = "1", *operation = "all";
-    struct bench bench = {0};
+    const char *lengths = NULL, *head_sizes = NULL, *threads = NULL, *operation = "all";
+    struct bench bench = {.seconds = 1.0};
     const cli_option options[] = {
-        {"op", 0, NULL, &operation},    {"full", 0, &bench.full, NULL},
-        {"lengths", 0, NULL, &lengths}, {"head-sizes", 0, NULL, &head_sizes},
-        {"heads", 0, NULL, &heads},     {"batch", 0, NULL, &batch},
-        {"threads", 0, NULL, &threads}, {"seconds", 0, NULL, &duration},
-        {"json", 0, &as_json, NULL},    {NULL, 0, NULL, NULL}};
+        {"op", .value = &operation},
+        {"full", .flag = &bench.full},
+        {"lengths", .value = &lengths},
+        {"head-sizes", .value = &head_sizes},
+        {"heads", .integer = &bench.H, .low = 1, .high = 4096},
+        {"batch", .integer = &bench.B, .low = 1, .high = 4096},
+        {"threads", .value = &threads},
+        {"seconds", .decimal = &bench.seconds, .least = 0.0, .most = 3600.0},
+        {"json", .flag = &as_json},
+        {0},
+    };
     int count = 0;
     int code = cli_parse(argc, argv, options, help, &count, &stop);
     if (stop)
@@ -179,11 +179,7 @@ int cli_bench(int argc, char **argv)
                             &bench.length_count)) != CLI_DONE ||
         (code = parse_sizes("head-sizes", head_sizes, 1024, bench.head_sizes,
                             &bench.head_size_count)) != CLI_DONE ||
-        (code = parse_count("heads", heads, &bench.H)) != CLI_DONE ||
-        (code = parse_count("batch", batch, &bench.B)) != CLI_DONE ||
-        (code = parse_threads(&bench, threads)) != CLI_DONE ||
-        (code = cli_decimal("bench", "seconds", duration, 0.0, 3600.0, &bench.seconds)) !=
-            CLI_DONE)
+        (code = parse_threads(&bench, threads)) != CLI_DONE)
         return code;
     attn_error error;
     return run(&bench, as_json, &error) == ATTN_OK ? CLI_DONE : cli_fail("bench", &error);

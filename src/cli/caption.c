@@ -28,19 +28,14 @@ static const char help[] =
     "example: attn caption captioner picture.png\n"
     "         attn look picture.png --model captioner -o where.svg\n";
 
-struct arguments {
-    const char *model, *beam, *picture, *output;
-    bool json;
-    char **files;
-    int count;
-};
-
 struct job {
     char folder[4096];
     attn_captioner *captioner;
     attn_tokenizer *tokenizer;
     attn_context *context;
     attn_search_options search;
+    int64_t number;     /* of the composition; 0: files are pictures */
+    const char *output; /* where to keep it, or NULL */
     bool json;
 };
 
@@ -108,7 +103,6 @@ static attn_status describe_file(const struct job *job, const char *file,
 
 /* Picture `number` of the digits that tests are composed of. */
 static attn_status describe_composition(const struct job *job, const char *file,
-                                        int64_t number, const char *output,
                                         attn_error *error)
 {
     attn_digits digits;
@@ -123,13 +117,14 @@ static attn_status describe_composition(const struct job *job, const char *file,
                             malloc((size_t)(config->rows * config->columns))};
     int8_t cells[ATTN_CELL_LIMIT];
     if (picture.grey) {
-        attn_compose(&digits, &composition, attn_mix(0, (uint64_t)number), picture.grey,
-                     cells);
+        attn_compose(&digits, &composition, attn_mix(0, (uint64_t)job->number),
+                     picture.grey, cells);
         attn_caption(&composition, cells, truth);
-        if (output)
-            status = attn_picture_save(&picture, output, error);
+        if (job->output)
+            status = attn_picture_save(&picture, job->output, error);
         if (status == ATTN_OK)
-            status = describe(job, &picture, output ? output : file, truth, error);
+            status =
+                describe(job, &picture, job->output ? job->output : file, truth, error);
     } else {
         status = attn_error_set(error, ATTN_ENOMEM, "memory was refused for a picture");
     }
@@ -138,57 +133,38 @@ static attn_status describe_composition(const struct job *job, const char *file,
     return status;
 }
 
-static int caption(const struct arguments *arguments)
-{
-    struct job job = {.json = arguments->json};
-    attn_error error;
-    int64_t number = 0;
-    attn_search_options_init(&job.search);
-    int code = CLI_DONE;
-    if (arguments->beam)
-        code = cli_integer("caption", "beam", arguments->beam, 1, 256, &job.search.beams);
-    if (code == CLI_DONE && arguments->picture)
-        code = cli_integer("caption", "picture", arguments->picture, 1, INT64_C(1) << 53,
-                           &number);
-    if (code != CLI_DONE)
-        return code;
-    attn_status status = load(&job, arguments->model, &error);
-    for (int n = 0; status == ATTN_OK && n < arguments->count; n++)
-        status = number > 0 ? describe_composition(&job, arguments->files[n], number,
-                                                   arguments->output, &error)
-                            : describe_file(&job, arguments->files[n], &error);
-    attn_captioner_destroy(job.captioner);
-    attn_tokenizer_destroy(job.tokenizer);
-    attn_context_destroy(job.context);
-    return status == ATTN_OK ? CLI_DONE : cli_fail("caption", &error);
-}
-
 int cli_caption(int argc, char **argv)
 {
-    struct arguments arguments = {0};
+    struct job job = {0};
+    attn_error error;
     const cli_option options[] = {
-        {"beam", 0, NULL, &arguments.beam},
-        {"picture", 0, NULL, &arguments.picture},
-        {"output", 'o', NULL, &arguments.output},
-        {"json", 0, &arguments.json, NULL},
-        {NULL, 0, NULL, NULL},
+        {"beam", .integer = &job.search.beams, .low = 1, .high = ATTN_MOST_BEAMS},
+        {"picture", .integer = &job.number, .low = 1, .high = INT64_C(1) << 53},
+        {"output", 'o', .value = &job.output},
+        {"json", .flag = &job.json},
+        {0},
     };
     int count;
     bool is_over;
+    attn_search_options_init(&job.search);
     const int code = cli_parse(argc, argv, options, help, &count, &is_over);
     if (is_over)
         return code;
     if (count < 2)
         return cli_misused("caption", "expected a model and a picture, got %d argument%s",
                            count, attn_s(count));
-    if (arguments.output && !arguments.picture)
+    if (job.output && job.number == 0)
         return cli_misused("caption", "-o keeps a composed picture: expected --picture "
                                       "with it");
-    if (arguments.picture && count != 2)
+    if (job.number > 0 && count != 2)
         return cli_misused("caption", "--picture composes of one file of digits, got %d",
                            count - 1);
-    arguments.model = argv[1];
-    arguments.files = argv + 2;
-    arguments.count = count - 1;
-    return caption(&arguments);
+    attn_status status = load(&job, argv[1], &error);
+    for (int n = 2; status == ATTN_OK && n <= count; n++)
+        status = job.number > 0 ? describe_composition(&job, argv[n], &error)
+                                : describe_file(&job, argv[n], &error);
+    attn_captioner_destroy(job.captioner);
+    attn_tokenizer_destroy(job.tokenizer);
+    attn_context_destroy(job.context);
+    return status == ATTN_OK ? CLI_DONE : cli_fail("caption", &error);
 }

@@ -131,23 +131,18 @@ static attn_status classify(void *user, const char *text, size_t length_bytes,
 int cli_classify(int argc, char **argv)
 {
     struct job job = {.top = 5};
-    const char *top = NULL;
     const cli_option options[] = {
-        {"top", 0, NULL, &top},
-        {"json", 0, &job.json, NULL},
-        {NULL, 0, NULL, NULL},
+        {"top", .integer = &job.top, .low = 1, .high = 1 << 20},
+        {"json", .flag = &job.json},
+        {0},
     };
     int count;
     bool is_over;
-    int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
     if (is_over)
         return code;
     if (count < 1)
         return cli_misused("classify", "expected a model");
-    if (top)
-        code = cli_integer("classify", "top", top, 1, 1 << 20, &job.top);
-    if (code != CLI_DONE)
-        return code;
     attn_error error;
     attn_status status = cli_reader_load(&job.model, argv[1], false, &error);
     if (status == ATTN_OK) {

@@ -27,6 +27,11 @@ typedef struct cli_option {
     char letter;        /* or 0 */
     bool *flag;         /* set to true, or NULL */
     const char **value; /* gets the value, or NULL */
+    int64_t *integer;   /* a whole number from low to high, or NULL */
+    int64_t low, high;
+    double *decimal; /* a number from least to most, or NULL */
+    double least, most;
+    int64_t *threads; /* see cli_threads, which also says how many without it; or NULL */
 } cli_option;
 
 /* Fills options, moves positional arguments to argv[1]… and sets *count to how many there

@@ -40,8 +40,7 @@ static const char help[] =
     "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
 
 struct arguments {
-    const char *model, *file, *write;
-    const char *beam, *length_power, *limit, *threads, *bleu;
+    const char *model, *bleu;
     bool json, swap, lower_case;
 };
 
@@ -206,23 +205,6 @@ static int read_words(const struct arguments *arguments, struct job *job)
                              arguments->bleu);
 }
 
-static int read_numbers(const struct arguments *arguments, struct job *job)
-{
-    attn_search_options_init(&job->search);
-    int code = CLI_DONE;
-    if (arguments->beam)
-        code = cli_integer("eval", "beam", arguments->beam, 1, 256, &job->search.beams);
-    if (code == CLI_DONE && arguments->length_power)
-        code = cli_decimal("eval", "length-power", arguments->length_power, 0.0, 10.0,
-                           &job->search.length_power);
-    if (code == CLI_DONE && arguments->limit)
-        code = cli_integer("eval", "limit", arguments->limit, 1, INT64_C(1) << 53,
-                           &job->limit);
-    if (code == CLI_DONE)
-        code = cli_threads("eval", arguments->threads, &job->threads);
-    return code;
-}
-
 static attn_status eval_translator(const struct arguments *arguments, struct job *job,
                                    attn_error *error)
 {
@@ -300,16 +282,12 @@ static attn_status eval_kind(const struct arguments *arguments,
     return status;
 }
 
-static int eval(const struct arguments *arguments)
+static int eval(const struct arguments *arguments, struct job *job)
 {
-    struct job job = {.file = arguments->file, .write = arguments->write};
-    char folder[sizeof job.model.folder];
+    char folder[sizeof job->model.folder];
+    attn_search_options usual;
+    attn_search_options_init(&usual);
     attn_error error;
-    int code = read_numbers(arguments, &job);
-    if (code == CLI_DONE)
-        code = read_words(arguments, &job);
-    if (code != CLI_DONE)
-        return code;
     attn_status status = cli_find_model(arguments->model, folder, sizeof folder, &error);
     if (status != ATTN_OK)
         return cli_fail("eval", &error);
@@ -317,44 +295,50 @@ static int eval(const struct arguments *arguments)
     /* What is of no kind is refused with a translator's reasons. */
     const bool translates = !kind || kind->score == attn_pairs_task_score;
     if (!translates &&
-        (arguments->beam || arguments->length_power || arguments->limit ||
-         arguments->write || arguments->bleu || arguments->swap || arguments->lower_case))
+        (job->search.beams > 0 || job->search.length_power >= 0.0 || job->limit > 0 ||
+         job->write || arguments->bleu || arguments->swap || arguments->lower_case))
         return cli_misused("eval",
                            "only --threads and --json are for models that are no "
                            "translators, and %s is of the kind \"%s\"",
                            arguments->model, kind->name);
+    if (job->search.beams == 0)
+        job->search.beams = usual.beams;
+    if (job->search.length_power < 0.0)
+        job->search.length_power = usual.length_power;
     attn_blas_use_one_thread();
-    job.pool = pthreadpool_create((size_t)job.threads);
-    status = translates ? eval_translator(arguments, &job, &error)
-                        : eval_kind(arguments, kind, folder, &job, &error);
-    pthreadpool_destroy(job.pool);
+    job->pool = pthreadpool_create((size_t)job->threads);
+    status = translates ? eval_translator(arguments, job, &error)
+                        : eval_kind(arguments, kind, folder, job, &error);
+    pthreadpool_destroy(job->pool);
     return status == ATTN_OK ? CLI_DONE : cli_fail("eval", &error);
 }
 
 int cli_eval(int argc, char **argv)
 {
     struct arguments arguments = {0};
+    struct job job = {.search = {.length_power = -1.0}}; /* nothing given */
     const cli_option options[] = {
-        {"beam", 0, NULL, &arguments.beam},
-        {"length-power", 0, NULL, &arguments.length_power},
-        {"limit", 0, NULL, &arguments.limit},
-        {"threads", 0, NULL, &arguments.threads},
-        {"write", 0, NULL, &arguments.write},
-        {"bleu", 0, NULL, &arguments.bleu},
-        {"swap", 0, &arguments.swap, NULL},
-        {"lower-case", 0, &arguments.lower_case, NULL},
-        {"json", 0, &arguments.json, NULL},
-        {NULL, 0, NULL, NULL},
+        {"beam", .integer = &job.search.beams, .low = 1, .high = ATTN_MOST_BEAMS},
+        {"length-power", .decimal = &job.search.length_power, .least = 0.0, .most = 10.0},
+        {"limit", .integer = &job.limit, .low = 1, .high = INT64_C(1) << 53},
+        {"threads", .threads = &job.threads},
+        {"write", .value = &job.write},
+        {"bleu", .value = &arguments.bleu},
+        {"swap", .flag = &arguments.swap},
+        {"lower-case", .flag = &arguments.lower_case},
+        {"json", .flag = &arguments.json},
+        {0},
     };
     int count;
     bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    int code = cli_parse(argc, argv, options, help, &count, &is_over);
     if (is_over)
         return code;
     if (count != 2)
         return cli_misused("eval", "expected a model and a file, got %d argument%s",
                            count, attn_s(count));
     arguments.model = argv[1];
-    arguments.file = argv[2];
-    return eval(&arguments);
+    job.file = argv[2];
+    code = read_words(&arguments, &job);
+    return code == CLI_DONE ? eval(&arguments, &job) : code;
 }

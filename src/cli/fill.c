@@ -33,11 +33,6 @@ static const char MASK[] = "<mask>";
 
 enum { USUAL_CANDIDATES = 5 };
 
-struct arguments {
-    const char *model, *text, *top_k, *threads;
-    bool json;
-};
-
 struct candidate {
     int32_t id;
     float probability;
@@ -281,11 +276,10 @@ static attn_status print_json(const struct job *job, attn_error *error)
 
 /* ---- The verb -------------------------------------------------------------------- */
 
-static attn_status start(struct job *job, const struct arguments *arguments,
+static attn_status start(struct job *job, const char *model, const char *text,
                          attn_error *error)
 {
-    ATTN_TRY(cli_find_model(arguments->model ? arguments->model : "masked-sentences",
-                            job->folder, sizeof job->folder, error));
+    ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
     ATTN_TRY(attn_bert_load(&job->bert, job->folder, error));
     const attn_bert_config *const config = attn_bert_config_of(job->bert);
     if (config->head != ATTN_BERT_MASKED)
@@ -303,7 +297,7 @@ static attn_status start(struct job *job, const struct arguments *arguments,
     ATTN_TRY(cli_context_create(&job->context, (size_t)job->threads, error));
     if (attn_tape_create(&job->tape, job->context.attention) != ATTN_OK)
         return out_of_memory(error);
-    ATTN_TRY(read_text(job, arguments->text, error));
+    ATTN_TRY(read_text(job, text, error));
     /* A token has one byte at least. */
     const size_t most = strlen(job->text) + 3;
     job->ids = malloc(most * sizeof *job->ids);
@@ -325,36 +319,19 @@ static void stop(struct job *job)
     free(job->candidates);
 }
 
-static int fill(const struct arguments *arguments)
-{
-    struct job job = {.wanted = USUAL_CANDIDATES};
-    attn_error error;
-    int code = CLI_DONE;
-    if (arguments->top_k)
-        code = cli_integer("fill", "top-k", arguments->top_k, 1, 1 << 20, &job.wanted);
-    if (code == CLI_DONE)
-        code = cli_threads("fill", arguments->threads, &job.threads);
-    if (code != CLI_DONE)
-        return code;
-    attn_status status = start(&job, arguments, &error);
-    if (status == ATTN_OK)
-        status = guess(&job, &error);
-    if (status == ATTN_OK)
-        status = arguments->json ? print_json(&job, &error) : print_text(&job, &error);
-    stop(&job);
-    return status == ATTN_OK ? CLI_DONE : cli_fail("fill", &error);
-}
-
 int cli_fill(int argc, char **argv)
 {
-    struct arguments arguments = {0};
+    struct job job = {.wanted = USUAL_CANDIDATES};
+    const char *model = "masked-sentences";
+    bool as_json = false;
     const cli_option options[] = {
-        {"model", 0, NULL, &arguments.model},
-        {"top-k", 0, NULL, &arguments.top_k},
-        {"threads", 0, NULL, &arguments.threads},
-        {"json", 0, &arguments.json, NULL},
-        {NULL, 0, NULL, NULL},
+        {"model", .value = &model},
+        {"top-k", .integer = &job.wanted, .low = 1, .high = 1 << 20},
+        {"threads", .threads = &job.threads},
+        {"json", .flag = &as_json},
+        {0},
     };
+    attn_error error;
     int count;
     bool is_over;
     const int code = cli_parse(argc, argv, options, help, &count, &is_over);
@@ -363,6 +340,11 @@ int cli_fill(int argc, char **argv)
     if (count != 1)
         return cli_misused("fill", "expected one text, got %d argument%s", count,
                            attn_s(count));
-    arguments.text = argv[1];
-    return fill(&arguments);
+    attn_status status = start(&job, model, argv[1], &error);
+    if (status == ATTN_OK)
+        status = guess(&job, &error);
+    if (status == ATTN_OK)
+        status = as_json ? print_json(&job, &error) : print_text(&job, &error);
+    stop(&job);
+    return status == ATTN_OK ? CLI_DONE : cli_fail("fill", &error);
 }

@@ -42,14 +42,7 @@ static const char help[] =
     "\n"
     "example: attn generate language-en 'Tom said' --temperature 0.8 --seed 3\n";
 
-enum { USUAL_TOKENS = 100, USUAL_SINKS = 4 };
-
-struct arguments {
-    const char *model, *prompt;
-    const char *tokens, *temperature, *top_k, *top_p, *min_p, *penalty, *seed;
-    const char *cache, *window, *sinks, *heavy, *threads;
-    bool json;
-};
+enum { USUAL_TOKENS = 100, USUAL_SINKS = 4, MOST_TOKENS = 1 << 30 };
 
 struct job {
     char folder[4096];
@@ -244,10 +237,10 @@ static attn_status print_json(const struct job *job, attn_error *error)
 
 /* ---- Setting up ------------------------------------------------------------------ */
 
-static attn_status start(struct job *job, const struct arguments *arguments,
+static attn_status start(struct job *job, const char *model, const char *prompt,
                          attn_error *error)
 {
-    ATTN_TRY(cli_find_model(arguments->model, job->folder, sizeof job->folder, error));
+    ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
     ATTN_TRY(attn_language_load(&job->language, job->folder, error));
     const attn_language_config *const config = attn_language_config_of(job->language);
     ATTN_TRY(attn_folder_tokenizer_load(&job->tokenizer, job->folder, config->vocabulary,
@@ -265,7 +258,7 @@ static attn_status start(struct job *job, const struct arguments *arguments,
     job->sampling.never = job->never;
     ATTN_TRY(attn_language_run_create(&job->run, job->language, job->tape,
                                       &job->run_options, error));
-    ATTN_TRY(cli_read_text(arguments->prompt, &job->prompt, &job->prompt_length, error));
+    ATTN_TRY(cli_read_text(prompt, &job->prompt, &job->prompt_length, error));
     return encode_prompt(job, error);
 }
 
@@ -297,108 +290,61 @@ static int read_cache(const char *name, attn_cache_type *type)
     return cli_misused("generate", "--cache is '%s', expected fp32, bf16 or int8", name);
 }
 
-static int read_sampling(const struct arguments *arguments,
-                         attn_sampling_options *sampling)
+/* What goes with a window; below 0: not given. */
+static int read_window(attn_language_run_options *options, int64_t sinks, int64_t heavy)
 {
-    int64_t seed = 1;
-    const struct {
-        const char *name, *text;
-        double low, high, *value;
-    } decimals[] = {
-        {"temperature", arguments->temperature, 0.0, 1e6, &sampling->temperature},
-        {"top-p", arguments->top_p, 1e-9, 1.0, &sampling->top_p},
-        {"min-p", arguments->min_p, 0.0, 1.0, &sampling->min_p},
-        {"repetition-penalty", arguments->penalty, 1e-6, 1e6,
-         &sampling->repetition_penalty},
-    };
-    int code = CLI_DONE;
-    for (size_t i = 0; i < sizeof decimals / sizeof *decimals && code == CLI_DONE; i++)
-        if (decimals[i].text)
-            code = cli_decimal("generate", decimals[i].name, decimals[i].text,
-                               decimals[i].low, decimals[i].high, decimals[i].value);
-    if (code == CLI_DONE && arguments->top_k)
-        code = cli_integer("generate", "top-k", arguments->top_k, 1, INT64_C(1) << 53,
-                           &sampling->top_k);
-    if (code == CLI_DONE && arguments->seed)
-        code = cli_integer("generate", "seed", arguments->seed, 0, INT64_MAX, &seed);
-    sampling->seed = (uint64_t)seed;
-    return code;
+    if ((sinks >= 0 || heavy >= 0) && options->window == 0)
+        return cli_misused("generate", "--%s goes with --window",
+                           sinks >= 0 ? "sinks" : "heavy");
+    options->sinks = sinks >= 0 ? sinks : options->window > 0 ? USUAL_SINKS : 0;
+    options->heavy = heavy >= 0 ? heavy : 0;
+    return CLI_DONE;
 }
 
-static int read_numbers(const struct arguments *arguments, struct job *job)
+int cli_generate(int argc, char **argv)
 {
-    const struct {
-        const char *name, *text;
-        int64_t low, *value;
-    } integers[] = {
-        {"tokens", arguments->tokens, 1, &job->tokens},
-        {"window", arguments->window, 1, &job->run_options.window},
-        {"sinks", arguments->sinks, 0, &job->run_options.sinks},
-        {"heavy", arguments->heavy, 0, &job->run_options.heavy},
+    struct job job = {0};
+    attn_sampling_options *const sampling = &job.sampling;
+    int64_t seed = 1, sinks = -1, heavy = -1;
+    const char *cache = "fp32";
+    const cli_option options[] = {
+        {"tokens", .integer = &job.tokens, .low = 1, .high = MOST_TOKENS},
+        {"temperature", .decimal = &sampling->temperature, .least = 0.0, .most = 1e6},
+        {"top-k", .integer = &sampling->top_k, .low = 1, .high = INT64_C(1) << 53},
+        {"top-p", .decimal = &sampling->top_p, .least = 1e-9, .most = 1.0},
+        {"min-p", .decimal = &sampling->min_p, .least = 0.0, .most = 1.0},
+        {"repetition-penalty", .decimal = &sampling->repetition_penalty, .least = 1e-6,
+         .most = 1e6},
+        {"seed", .integer = &seed, .low = 0, .high = INT64_MAX},
+        {"cache", .value = &cache},
+        {"window", .integer = &job.run_options.window, .low = 1, .high = MOST_TOKENS},
+        {"sinks", .integer = &sinks, .low = 0, .high = MOST_TOKENS},
+        {"heavy", .integer = &heavy, .low = 0, .high = MOST_TOKENS},
+        {"threads", .threads = &job.threads},
+        {"json", .flag = &job.json},
+        {0},
     };
-    int code = read_sampling(arguments, &job->sampling);
-    if (code == CLI_DONE && arguments->sinks && !arguments->window)
-        code = cli_misused("generate", "--sinks goes with --window");
-    if (code == CLI_DONE && arguments->heavy && !arguments->window)
-        code = cli_misused("generate", "--heavy goes with --window");
-    if (arguments->window)
-        job->run_options.sinks = USUAL_SINKS;
-    for (size_t i = 0; i < sizeof integers / sizeof *integers && code == CLI_DONE; i++)
-        if (integers[i].text)
-            code = cli_integer("generate", integers[i].name, integers[i].text,
-                               integers[i].low, INT64_C(1) << 30, integers[i].value);
-    if (code == CLI_DONE && arguments->cache)
-        code = read_cache(arguments->cache, &job->run_options.cache);
-    if (code == CLI_DONE)
-        code = cli_threads("generate", arguments->threads, &job->threads);
-    return code;
-}
-
-static int generate(const struct arguments *arguments)
-{
-    struct job job = {.json = arguments->json};
     attn_error error;
-    attn_sampling_options_init(&job.sampling);
-    const int code = read_numbers(arguments, &job);
+    int count;
+    bool is_over;
+    attn_sampling_options_init(sampling);
+    int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    if (is_over)
+        return code;
+    if (count < 1 || count > 2)
+        return cli_misused("generate", "expected a model and a prompt, got %d arguments",
+                           count);
+    sampling->seed = (uint64_t)seed;
+    code = read_cache(cache, &job.run_options.cache);
+    if (code == CLI_DONE)
+        code = read_window(&job.run_options, sinks, heavy);
     if (code != CLI_DONE)
         return code;
-    attn_status status = start(&job, arguments, &error);
+    attn_status status = start(&job, argv[1], count > 1 ? argv[2] : "", &error);
     if (status == ATTN_OK)
         status = write_text(&job, &error);
     if (status == ATTN_OK && job.json)
         status = print_json(&job, &error);
     stop(&job);
     return status == ATTN_OK ? CLI_DONE : cli_fail("generate", &error);
-}
-
-int cli_generate(int argc, char **argv)
-{
-    struct arguments arguments = {0};
-    const cli_option options[] = {
-        {"tokens", 0, NULL, &arguments.tokens},
-        {"temperature", 0, NULL, &arguments.temperature},
-        {"top-k", 0, NULL, &arguments.top_k},
-        {"top-p", 0, NULL, &arguments.top_p},
-        {"min-p", 0, NULL, &arguments.min_p},
-        {"repetition-penalty", 0, NULL, &arguments.penalty},
-        {"seed", 0, NULL, &arguments.seed},
-        {"cache", 0, NULL, &arguments.cache},
-        {"window", 0, NULL, &arguments.window},
-        {"sinks", 0, NULL, &arguments.sinks},
-        {"heavy", 0, NULL, &arguments.heavy},
-        {"threads", 0, NULL, &arguments.threads},
-        {"json", 0, &arguments.json, NULL},
-        {NULL, 0, NULL, NULL},
-    };
-    int count;
-    bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
-        return code;
-    if (count < 1 || count > 2)
-        return cli_misused("generate", "expected a model and a prompt, got %d argument%s",
-                           count, attn_s(count));
-    arguments.model = argv[1];
-    arguments.prompt = count > 1 ? argv[2] : "";
-    return generate(&arguments);
 }

@@ -40,8 +40,9 @@ static const char help[] =
     "'was#2'\n";
 
 typedef struct arguments {
-    const char *model, *at, *layer, *head, *part, *output, *beam, *theme, *colour, *scale,
-        *width, *translation, *limits;
+    const char *model, *at, *layer, *head, *part, *output, *theme, *colour, *scale,
+        *translation, *limits;
+    int64_t beams, width; /* 0: as usual */
     bool json;
     const char *text; /* or a path, or "-" */
 } arguments;
@@ -64,17 +65,15 @@ static attn_status make_record(const arguments *a, attn_record **record,
     bool is_file;
     ATTN_TRY(cli_is_file(a->text, &is_file, error));
     if (is_file && attn_file_named(a->text, ".attn")) {
-        if (a->model != NULL || a->beam != NULL || a->translation != NULL)
+        if (a->model != NULL || a->beams > 0 || a->translation != NULL)
             return attn_error_set(error, ATTN_EINVAL,
                                   "%.200s is a record: it has its model and translation; "
                                   "expected no --model, --beam or --translation",
                                   a->text);
         return attn_record_load(record, a->text, error);
     }
-    look_request request = {.model = a->model};
+    look_request request = {.model = a->model, .beams = a->beams};
     char *text = NULL, *translation = NULL;
-    if (a->beam != NULL)
-        request.beams = atoi(a->beam);
     if (is_file && attn_file_named(a->text, ".png")) {
         request.is_picture = true;
         request.text = a->text;
@@ -202,8 +201,6 @@ static int check(int argc, char **argv, int count, arguments *a,
                  attn_draw_options *options)
 {
     static const char *const ends[] = {".svg", ".png", ".html", ".json", ".attn"};
-    int64_t number = 0;
-    int code = CLI_DONE;
     (void)argc;
     if (count > 1)
         return cli_misused(
@@ -211,12 +208,9 @@ static int check(int argc, char **argv, int count, arguments *a,
     if (count == 0 && isatty(STDIN_FILENO))
         return cli_misused("look", "which text? attn look \"The cat was hungry\"");
     a->text = count == 1 ? argv[1] : "-";
-    if (a->beam != NULL)
-        code = cli_integer("look", "--beam", a->beam, 1, 64, &number);
-    if (code == CLI_DONE && a->width != NULL)
-        code = cli_integer("look", "--width", a->width, 40, 1000, &options->width);
-    if (code == CLI_DONE)
-        code = check_whole(a);
+    if (a->width > 0)
+        options->width = a->width;
+    const int code = check_whole(a);
     if (code != CLI_DONE || a->output == NULL)
         return code;
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -230,21 +224,23 @@ static int check(int argc, char **argv, int count, arguments *a,
 int cli_look(int argc, char **argv)
 {
     arguments a = {0};
-    const cli_option options[] = {{"model", 0, NULL, &a.model},
-                                  {"at", 0, NULL, &a.at},
-                                  {"layer", 0, NULL, &a.layer},
-                                  {"head", 0, NULL, &a.head},
-                                  {"part", 0, NULL, &a.part},
-                                  {"output", 'o', NULL, &a.output},
-                                  {"json", 0, &a.json, NULL},
-                                  {"beam", 0, NULL, &a.beam},
-                                  {"theme", 0, NULL, &a.theme},
-                                  {"colour", 0, NULL, &a.colour},
-                                  {"scale", 0, NULL, &a.scale},
-                                  {"width", 0, NULL, &a.width},
-                                  {"limits", 0, NULL, &a.limits},
-                                  {"translation", 0, NULL, &a.translation},
-                                  {0}};
+    const cli_option options[] = {
+        {"model", .value = &a.model},
+        {"at", .value = &a.at},
+        {"layer", .value = &a.layer},
+        {"head", .value = &a.head},
+        {"part", .value = &a.part},
+        {"output", 'o', .value = &a.output},
+        {"json", .flag = &a.json},
+        {"beam", .integer = &a.beams, .low = 1, .high = 64},
+        {"theme", .value = &a.theme},
+        {"colour", .value = &a.colour},
+        {"scale", .value = &a.scale},
+        {"width", .integer = &a.width, .low = 40, .high = 1000},
+        {"limits", .value = &a.limits},
+        {"translation", .value = &a.translation},
+        {0},
+    };
     attn_error error = {0};
     attn_draw_options drawn;
     attn_conventions conventions;

@@ -103,7 +103,17 @@ static int take_option(int argc, char **argv, const cli_option *options, int *at
     }
     if (!value && *at + 1 == argc)
         return cli_misused(argv[0], "--%s needs a value", option->name);
-    *option->value = value ? value : argv[++*at];
+    if (!value)
+        value = argv[++*at];
+    if (option->integer)
+        return cli_integer(argv[0], option->name, value, option->low, option->high,
+                           option->integer);
+    if (option->decimal)
+        return cli_decimal(argv[0], option->name, value, option->least, option->most,
+                           option->decimal);
+    if (option->threads)
+        return cli_threads(argv[0], value, option->threads);
+    *option->value = value;
     return CLI_DONE;
 }
 
@@ -113,6 +123,9 @@ int cli_parse(int argc, char **argv, const cli_option *options, const char *help
     bool options_end = false;
     *count = 0;
     *stop = true;
+    for (const cli_option *option = options; option->name; option++)
+        if (option->threads)
+            cli_threads(argv[0], NULL, option->threads);
     for (int at = 1; at < argc; at++) {
         if (options_end || argv[at][0] != '-' || argv[at][1] == '\0') {
             argv[++*count] = argv[at];

@@ -169,9 +169,9 @@ int cli_tag(int argc, char **argv)
 {
     struct job job = {0};
     const cli_option options[] = {
-        {"words", 0, &job.words, NULL},
-        {"json", 0, &job.json, NULL},
-        {NULL, 0, NULL, NULL},
+        {"words", .flag = &job.words},
+        {"json", .flag = &job.json},
+        {0},
     };
     int count;
     bool is_over;

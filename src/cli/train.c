@@ -28,10 +28,7 @@ static const char help[] =
     "example: ATTN_DATA=data attn train recipes/translate-en-fr.json --minutes 100\n";
 
 struct arguments {
-    const char *recipe;
-    const char *out, *threads, *minutes, *max_steps;
-    const char *train, *valid, *test;
-    bool resume, changed, quiet;
+    const char *recipe, *train, *valid, *test;
 };
 
 static volatile sig_atomic_t stop;
@@ -52,20 +49,6 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
     /* A file over its limit is then an error with a message. */
     signal(SIGXFSZ, SIG_IGN);
-}
-
-static int read_numbers(const struct arguments *arguments, attn_train_options *options)
-{
-    int64_t threads = 1;
-    int code = cli_threads("train", arguments->threads, &threads);
-    options->threads = (size_t)threads;
-    if (code == CLI_DONE && arguments->minutes)
-        code = cli_decimal("train", "minutes", arguments->minutes, 0.001, 1e6,
-                           &options->minutes);
-    if (code == CLI_DONE && arguments->max_steps)
-        code = cli_integer("train", "max-steps", arguments->max_steps, 1,
-                           INT64_C(1) << 53, &options->max_steps);
-    return code;
 }
 
 /* trained/translate-en-fr of recipes/translate-en-fr.json */
@@ -127,22 +110,25 @@ static int train(const struct arguments *arguments, attn_train_options *options)
 int cli_train(int argc, char **argv)
 {
     struct arguments arguments = {0};
+    attn_train_options training = {.stop = &stop};
+    int64_t threads;
+    bool quiet = false;
     const cli_option options[] = {
-        {"out", 'o', NULL, &arguments.out},
-        {"threads", 0, NULL, &arguments.threads},
-        {"minutes", 0, NULL, &arguments.minutes},
-        {"max-steps", 0, NULL, &arguments.max_steps},
-        {"resume", 0, &arguments.resume, NULL},
-        {"changed", 0, &arguments.changed, NULL},
-        {"train", 0, NULL, &arguments.train},
-        {"valid", 0, NULL, &arguments.valid},
-        {"test", 0, NULL, &arguments.test},
-        {"quiet", 'q', &arguments.quiet, NULL},
-        {NULL, 0, NULL, NULL},
+        {"out", 'o', .value = &training.out},
+        {"threads", .threads = &threads},
+        {"minutes", .decimal = &training.minutes, .least = 0.001, .most = 1e6},
+        {"max-steps", .integer = &training.max_steps, .low = 1, .high = INT64_C(1) << 53},
+        {"resume", .flag = &training.resume},
+        {"changed", .flag = &training.changed},
+        {"train", .value = &arguments.train},
+        {"valid", .value = &arguments.valid},
+        {"test", .value = &arguments.test},
+        {"quiet", 'q', .flag = &quiet},
+        {0},
     };
     int count;
     bool is_over;
-    int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
     if (is_over)
         return code;
     if (count != 1)
@@ -151,13 +137,9 @@ int cli_train(int argc, char **argv)
     arguments.recipe = argv[1];
     char folder[ATTN_PATH_BYTES];
     name_folder(folder, sizeof folder, arguments.recipe);
-    attn_train_options training = {
-        .out = arguments.out ? arguments.out : folder,
-        .resume = arguments.resume,
-        .changed = arguments.changed,
-        .talk = arguments.quiet ? NULL : stderr,
-        .stop = &stop,
-    };
-    code = read_numbers(&arguments, &training);
-    return code == CLI_DONE ? train(&arguments, &training) : code;
+    if (!training.out)
+        training.out = folder;
+    training.threads = (size_t)threads;
+    training.talk = quiet ? NULL : stderr;
+    return train(&arguments, &training);
 }

@@ -36,11 +36,6 @@ static const char help[] =
 /* Lines of a batch, for each thread. */
 enum { THREAD_LINES = 16 };
 
-struct arguments {
-    const char *model, *beam, *length_power, *threads;
-    bool json;
-};
-
 struct job {
     cli_model model;
     attn_search_options search;
@@ -221,55 +216,32 @@ static void stop(struct job *job)
     cli_model_free(&job->model);
 }
 
-static int read_numbers(const struct arguments *arguments, struct job *job)
+int cli_translate(int argc, char **argv)
 {
-    attn_search_options_init(&job->search);
-    int code = CLI_DONE;
-    if (arguments->beam)
-        code = cli_integer("translate", "beam", arguments->beam, 1, ATTN_MOST_BEAMS,
-                           &job->search.beams);
-    if (code == CLI_DONE && arguments->length_power)
-        code = cli_decimal("translate", "length-power", arguments->length_power, 0.0,
-                           10.0, &job->search.length_power);
-    if (code == CLI_DONE)
-        code = cli_threads("translate", arguments->threads, &job->threads);
-    return code;
-}
-
-static int translate(const struct arguments *arguments, char **texts, int count)
-{
-    struct job job = {.json = arguments->json};
-    const int code = read_numbers(arguments, &job);
-    if (code != CLI_DONE)
-        return code;
+    struct job job = {0};
+    const char *model = "translate-en-fr";
+    const cli_option options[] = {
+        {"model", .value = &model},
+        {"beam", .integer = &job.search.beams, .low = 1, .high = ATTN_MOST_BEAMS},
+        {"length-power", .decimal = &job.search.length_power, .least = 0.0, .most = 10.0},
+        {"threads", .threads = &job.threads},
+        {"json", .flag = &job.json},
+        {0},
+    };
     attn_error error;
-    attn_status status =
-        start(&job, arguments->model ? arguments->model : "translate-en-fr", &error);
+    int count;
+    bool is_over;
+    attn_search_options_init(&job.search);
+    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
+    if (is_over)
+        return code;
+    attn_status status = start(&job, model, &error);
     if (status == ATTN_OK) {
         cli_lines lines;
-        cli_lines_open(&lines, texts, count);
+        cli_lines_open(&lines, argv + 1, count);
         status = translate_lines(&job, &lines, &error);
         cli_lines_close(&lines);
     }
     stop(&job);
     return status == ATTN_OK ? CLI_DONE : cli_fail("translate", &error);
-}
-
-int cli_translate(int argc, char **argv)
-{
-    struct arguments arguments = {0};
-    const cli_option options[] = {
-        {"model", 0, NULL, &arguments.model},
-        {"beam", 0, NULL, &arguments.beam},
-        {"length-power", 0, NULL, &arguments.length_power},
-        {"threads", 0, NULL, &arguments.threads},
-        {"json", 0, &arguments.json, NULL},
-        {NULL, 0, NULL, NULL},
-    };
-    int count;
-    bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
-        return code;
-    return translate(&arguments, argv + 1, count);
 }

@@ -234,21 +234,20 @@ static attn_status show(const struct example *example, const char *path,
 int cli_walk(int argc, char **argv)
 {
     bool causal = false, stop = false;
-    const char *scale_text = NULL, *path = NULL;
-    const cli_option options[] = {{"causal", 0, &causal, NULL},
-                                  {"scale", 0, NULL, &scale_text},
-                                  {"output", 'o', NULL, &path},
-                                  {NULL, 0, NULL, NULL}};
+    const char *path = NULL;
+    double scale = (double)NAN;
+    const cli_option options[] = {
+        {"causal", .flag = &causal},
+        {"scale", .decimal = &scale, .least = -1e6, .most = 1e6},
+        {"output", 'o', .value = &path},
+        {0},
+    };
     int count = 0;
-    int code = cli_parse(argc, argv, options, help, &count, &stop);
+    const int code = cli_parse(argc, argv, options, help, &count, &stop);
     if (stop)
         return code;
     if (count > 1)
         return cli_misused("walk", "got %d files, expected one at most", count);
-    double scale = (double)NAN;
-    if (scale_text &&
-        (code = cli_decimal("walk", "scale", scale_text, -1e6, 1e6, &scale)) != CLI_DONE)
-        return code;
     if (path && (strlen(path) < 4 || strcmp(path + strlen(path) - 4, ".svg") != 0))
         return cli_misused("walk", "-o is '%s', expected a name that ends in .svg", path);
 

@@ -127,7 +127,7 @@ static int parse(int argc, const char *const *arguments, bool *flag, const char 
     for (int i = 0; i < argc; i++)
         argv[i] = (char *)arguments[i];
     const cli_option options[] = {
-        {"flag", 'f', flag, NULL}, {"value", 'v', NULL, value}, {NULL, 0, NULL, NULL}};
+        {"flag", 'f', .flag = flag}, {"value", 'v', .value = value}, {0}};
     *flag = false;
     *value = NULL;
     const int code = cli_parse(argc, argv, options, "help\n", count, stop);
