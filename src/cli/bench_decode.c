@@ -6,7 +6,9 @@
  * One core may also need as long to compute as to read: "in cache" is the same work on
  * keys and values that the processor's second cache holds.  Where that is below the must,
  * no way of reading reaches it; "beside in cache" is the fraction of it that is reached.
- */
+ *
+ * Forget gates are held against the same without them, in time; a layout for the same
+ * number of visible keys, so that 1 means that work goes with these. */
 #include "attn/cache.h"
 #include "cli/bench.h"
 #include <stdio.h>
@@ -80,6 +82,36 @@ static struct bench_case *add_in_cache(struct bench_group *group, const attn_sha
               (double)attn_type_bytes(type);
     c->measure = c->unit = BENCH_OF_READ;
     return c;
+}
+
+static void add_gates(struct bench_group *group, const struct bench_case *plain)
+{
+    struct bench_case *const c = bench_add_like(group, plain, "forget gates");
+    const size_t gates = (size_t)(c->shape.H * c->shape.Lk);
+    float *const log_forget = bench_numbers(group, gates);
+    for (size_t n = 0; log_forget && n < gates; n++)
+        log_forget[n] *= log_forget[n] * -0.05f;
+    c->options.log_forget = attn_input_dense(log_forget, c->shape.H, c->shape.Lk, 1);
+    c->options.causal = true;
+    bench_compare(c, plain, BENCH_TIME, 0.0, 0.0);
+}
+
+/* The last row of a layout of blocks of 64. */
+static void add_layout(struct bench_group *group, const struct bench_case *plain)
+{
+    enum { BLOCK = 64 };
+    static const attn_layout layout = {.local = 2, .global = 1, .stride = 8};
+    struct bench_case *const c = bench_add_like(group, plain, "local 2, stride 8");
+    attn_context *const context = group->bench->team->context.attention;
+    const int64_t blocks = (c->shape.Lk + BLOCK - 1) / BLOCK;
+    uint8_t *const bytes = bench_memory(group, (size_t)(blocks * blocks));
+    attn_plan plan;
+    c->options.block_size = BLOCK;
+    if (bytes && attn_layout_fill(bytes, blocks, blocks, &layout) == ATTN_OK)
+        c->options.blocks = (attn_keep){bytes + (blocks - 1) * blocks, {0, 0, blocks, 1}};
+    if (attn_plan_forward(context, &c->shape, &c->tensors, &c->options, &plan) == ATTN_OK)
+        c->work *= plan.visible_pairs / (double)(c->shape.H * c->shape.Lk);
+    bench_compare(c, plain, BENCH_TIME_OF_WORK, 0.0, 0.0);
 }
 
 /* ---- Keys and values in pages ---- */
@@ -183,6 +215,8 @@ static attn_status measure_length(struct bench *bench, int64_t L, int64_t D,
         bench_compare(bench_add_like(&group, contiguous[t], "beside in cache"), bound,
                       BENCH_OF_RATE, 0.0, 0.0);
     }
+    add_gates(&group, contiguous[2]);
+    add_layout(&group, contiguous[2]);
     const attn_status status = bench_group_run(&group, error);
     for (size_t t = 0; t < PAGED; t++)
         attn_cache_destroy(paged[t].cache);
