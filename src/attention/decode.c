@@ -135,7 +135,7 @@ static bool fill_added(struct attn_decoder *decoder,
     fill(decoder->added, attn_decode_row(decoder->forward, keys * (int64_t)heads), 0.0f);
     for (int64_t n = 0; n < decoder->count; n++) {
         float row[ATTN_DECODE_KEYS];
-        if (piece->hidden[n])
+        if (piece->hides && piece->hidden[n])
             fill(row, (size_t)keys, -INFINITY);
         else
             read_row(row, decoder, &decoder->heads[n], piece->first, keys);
@@ -193,7 +193,8 @@ struct split_sums {
 };
 
 static void attend_piece(struct attn_decoder *decoder,
-                         const struct attn_decode_piece *piece, struct split_sums *sums)
+                         const struct attn_decode_piece *piece,
+                         const struct attn_decode_piece *next, struct split_sums *sums)
 {
     const struct attn_forward *const forward = decoder->forward;
     const attn_options *const options = forward->problem->options;
@@ -204,7 +205,7 @@ static void attend_piece(struct attn_decoder *decoder,
         .distance = (float)(decoder->sequence.offset - piece->first),
         .slopes = options->alibi_slopes ? decoder->slopes : NULL,
     };
-    attn_decode_point(&block, decoder, piece, &decoder->next);
+    attn_decode_point(&block, decoder, piece, next);
     for (int64_t n = 0; n < decoder->count; n++)
         sums->visible[n] += keys;
     if (options->keep.data || options->bias.data || piece->hides) {
@@ -223,9 +224,10 @@ static void attend_piece(struct attn_decoder *decoder,
     kernels->value(&decoder->panel, decoder->scores, &block);
 }
 
-/* In a run of splits that ends with key run_end. */
-static void attend_split(struct attn_decoder *decoder, struct attn_key_range keys,
-                         int64_t run_end, int64_t slot)
+/* In a run of splits that ends with key run_end; begins with pieces[first_piece], and
+ * returns where the one after the split stands. */
+static size_t attend_split(struct attn_decoder *decoder, struct attn_key_range keys,
+                           int64_t run_end, size_t first_piece, int64_t slot)
 {
     struct split_sums sums = {.visible = {0}};
     for (size_t n = 0; n < ATTN_DECODE_HEADS; n++)
@@ -237,34 +239,37 @@ static void attend_split(struct attn_decoder *decoder, struct attn_key_range key
         attn_decode_sum_gates(decoder, keys);
     if (decoder->forward->problem->tensors->statistics.received)
         leave_nothing(decoder, keys);
-    while (decoder->next.first < keys.end) {
-        const struct attn_decode_piece piece = decoder->next;
-        decoder->next = attn_decode_find_piece(decoder, piece.end, run_end);
-        attend_piece(decoder, &piece, &sums);
+    struct attn_decode_piece *piece = &decoder->pieces[first_piece];
+    struct attn_decode_piece *next = &decoder->pieces[1 - first_piece];
+    while (piece->first < keys.end) {
+        attn_decode_find_piece(next, decoder, piece->end, run_end);
+        attend_piece(decoder, piece, next, &sums);
+        struct attn_decode_piece *const read = piece;
+        piece = next;
+        next = read;
     }
     for (int64_t n = 0; n < decoder->count; n++)
         attn_partial_store(decoder, slot, (size_t)n, sums.places[n], sums.visible[n]);
+    return (size_t)(piece - decoder->pieces);
 }
 
-/* Splits first to end − 1 of those that are seen. */
+/* Splits first to end − 1. */
 static void attend_run(struct attn_decoder *decoder, int64_t first, int64_t end,
                        int64_t first_slot)
 {
     const struct attn_problem *const problem = decoder->forward->problem;
     const struct attn_sequence *const sequence = &decoder->sequence;
-    int64_t split = -1, last = -1;
+    struct attn_key_range split = {0, 0};
     for (int64_t n = 0; n <= first; n++)
-        split = attn_decode_next_split(problem, sequence, split + 1);
-    last = split;
+        attn_decode_next_split(problem, sequence, &split);
+    struct attn_key_range last = split;
     for (int64_t n = first + 1; n < end; n++)
-        last = attn_decode_next_split(problem, sequence, last + 1);
-    const int64_t run_end = attn_decode_split_keys(decoder->seen, last).end;
+        attn_decode_next_split(problem, sequence, &last);
+    size_t piece = 0;
+    attn_decode_find_piece(&decoder->pieces[piece], decoder, split.first, last.end);
     for (int64_t n = first; n < end; n++) {
-        const struct attn_key_range keys = attn_decode_split_keys(decoder->seen, split);
-        if (n == first)
-            decoder->next = attn_decode_find_piece(decoder, keys.first, run_end);
-        attend_split(decoder, keys, run_end, first_slot + n);
-        split = attn_decode_next_split(problem, sequence, split + 1);
+        piece = attend_split(decoder, split, last.end, piece, first_slot + n);
+        attn_decode_next_split(problem, sequence, &split);
     }
 }
 

@@ -1,7 +1,8 @@
 /* Decoding: sequences of one query.  The heads that read one key head share each key, and
- * the keys are split at multiples of 512.  A unit of work is one such group of heads over
- * a run of splits; each leaves a partial result, and whoever finishes a group's last unit
- * merges them in rising order.  So the bits depend on the sequence alone. */
+ * the keys are split at multiples of 512, or by 512 of those that are seen.  A unit of
+ * work is one such group of heads over a run of splits; each leaves a partial result, and
+ * whoever finishes a group's last unit merges them in rising order.  So the bits depend
+ * on the sequence alone. */
 #ifndef ATTN_ATTENTION_DECODE_H
 #define ATTN_ATTENTION_DECODE_H
 

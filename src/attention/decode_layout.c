@@ -42,36 +42,51 @@ static size_t power_of_two(int64_t least)
     return power;
 }
 
-/* Whether splits without a key that is seen are left out.  Looking for them in a layout
- * of each head would take longer than passing over them. */
-static bool leaves_out(const struct attn_problem *problem)
+/* Whether splits are counted in keys that are seen.  With gates that would be no use: all
+ * of them are read; in a layout of each head, looking would take longer than it saves. */
+static bool counts_seen_keys(const struct attn_problem *problem)
 {
     const attn_keep *const blocks = &problem->options->blocks;
     return attn_has_runs(problem) && !problem->options->log_forget.data &&
            (!blocks->data || blocks->stride[1] == 0 || problem->shape->H == 1);
 }
 
-int64_t attn_decode_next_split(const struct attn_problem *problem,
-                               const struct attn_sequence *sequence, int64_t split)
+/* The split begins with a key that is seen, and ends where a block of the kernels does.
+ */
+static int64_t end_of_split(const struct attn_problem *problem,
+                            const struct attn_sequence *sequence,
+                            const struct attn_head *head, int64_t first, int64_t seen_end)
 {
-    const struct attn_key_range seen = attn_visible_keys(problem, sequence, 0);
-    if (split < seen.first / ATTN_SPLIT_KEYS)
-        split = seen.first / ATTN_SPLIT_KEYS;
-    if (!leaves_out(problem) || split * ATTN_SPLIT_KEYS >= seen.end)
-        return split;
-    const struct attn_head head = attn_problem_head(problem, sequence, 0);
-    const int64_t first = attn_decode_split_keys(seen, split).first;
     struct attn_key_range run = {first, first};
-    return attn_next_seen(problem, sequence, &head, 0, seen.end, &run)
-               ? run.first / ATTN_SPLIT_KEYS
-               : ceil_div(seen.end, ATTN_SPLIT_KEYS);
+    int64_t left = ATTN_SPLIT_KEYS, end = first;
+    while (left > 0 && attn_next_seen(problem, sequence, head, 0, seen_end, &run)) {
+        const int64_t stop = run.first + left;
+        const int64_t cut = stop - stop % ATTN_DECODE_KEYS;
+        if (stop < run.end)
+            return cut > run.first ? cut : end;
+        left -= run.end - run.first;
+        end = run.end;
+    }
+    return end;
 }
 
-struct attn_key_range attn_decode_split_keys(struct attn_key_range seen, int64_t split)
+void attn_decode_next_split(const struct attn_problem *problem,
+                            const struct attn_sequence *sequence,
+                            struct attn_key_range *split)
 {
-    return (struct attn_key_range){
-        attn_clamp(split * ATTN_SPLIT_KEYS, seen.first, seen.end),
-        attn_clamp((split + 1) * ATTN_SPLIT_KEYS, seen.first, seen.end)};
+    const struct attn_key_range seen = attn_visible_keys(problem, sequence, 0);
+    const int64_t from = attn_clamp(split->end, seen.first, seen.end);
+    if (!counts_seen_keys(problem)) {
+        const int64_t next = from - from % ATTN_SPLIT_KEYS + ATTN_SPLIT_KEYS;
+        *split = (struct attn_key_range){from, attn_least(next, seen.end)};
+        return;
+    }
+    const struct attn_head head = attn_problem_head(problem, sequence, 0);
+    struct attn_key_range run = {from, from};
+    *split = (struct attn_key_range){seen.end, seen.end};
+    if (attn_next_seen(problem, sequence, &head, 0, seen.end, &run))
+        *split = (struct attn_key_range){
+            run.first, end_of_split(problem, sequence, &head, run.first, seen.end)};
 }
 
 int64_t attn_decode_splits(const struct attn_forward *forward,
@@ -79,14 +94,14 @@ int64_t attn_decode_splits(const struct attn_forward *forward,
 {
     const struct attn_problem *const problem = forward->problem;
     const struct attn_key_range seen = attn_visible_keys(problem, sequence, 0);
-    const int64_t end = ceil_div(seen.end, ATTN_SPLIT_KEYS);
+    struct attn_key_range split = {0, 0};
     int64_t splits = 0;
     if (seen.first == seen.end)
         return 1;
-    if (!leaves_out(problem))
-        return end - seen.first / ATTN_SPLIT_KEYS;
-    for (int64_t split = attn_decode_next_split(problem, sequence, 0); split < end;
-         split = attn_decode_next_split(problem, sequence, split + 1))
+    if (!counts_seen_keys(problem))
+        return ceil_div(seen.end, ATTN_SPLIT_KEYS) - seen.first / ATTN_SPLIT_KEYS;
+    for (attn_decode_next_split(problem, sequence, &split); split.first < split.end;
+         attn_decode_next_split(problem, sequence, &split))
         splits++;
     return splits > 0 ? splits : 1;
 }

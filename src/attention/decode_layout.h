@@ -13,7 +13,7 @@ enum { ATTN_DECODE_HEADS = 16 /* of a group at most: lanes of the widest vectors
 struct attn_decode_piece {
     int64_t first, end;             /* the same: there is none */
     bool hides;                     /* whether it is hidden from any head */
-    bool hidden[ATTN_DECODE_HEADS]; /* from these */
+    bool hidden[ATTN_DECODE_HEADS]; /* from these, if any */
     struct attn_cached_rows rows;
 };
 
@@ -31,7 +31,7 @@ struct attn_decoder {
     int64_t count; /* of heads */
     float slopes[ATTN_PANEL_LANES];
     float *scores, *added;
-    struct attn_decode_piece next; /* to be read, and fetched before */
+    struct attn_decode_piece pieces[2]; /* that is read, and the next one, by turns */
 
     /* Of forget gates, for one split. */
     float *behind;     /* [key][heads]: ln of what is left of the key at the split's end;
@@ -46,18 +46,16 @@ int64_t attn_decode_groups(const struct attn_forward *forward);
 /* Heads of a group; the last of a key head may have fewer. */
 int64_t attn_decode_heads(const struct attn_forward *forward);
 
-/* Splits of which a key is seen; one where none is: somebody has to store the row.  With
- * gates, or where each head has a layout of its own, all from the first key that may be
- * seen to the last. */
+/* Splits of the keys; one where none is seen: somebody has to store the row. */
 int64_t attn_decode_splits(const struct attn_forward *forward,
                            const struct attn_sequence *sequence);
 
-/* The first of these from `split` on; the first one is that from 0 on. */
-int64_t attn_decode_next_split(const struct attn_problem *problem,
-                               const struct attn_sequence *sequence, int64_t split);
-
-/* Its keys, of those that may be seen. */
-struct attn_key_range attn_decode_split_keys(struct attn_key_range seen, int64_t split);
+/* Finds the next split from split->end on, the first one from 0 on: keys up to a multiple
+ * of 512; or, where rules cut holes and all heads alike, up to 512 keys that are seen.
+ * Beyond the last one, an empty one. */
+void attn_decode_next_split(const struct attn_problem *problem,
+                            const struct attn_sequence *sequence,
+                            struct attn_key_range *split);
 
 /* Whether keys and values are whole numbers of 8 bits. */
 bool attn_decode_stores_bytes(const struct attn_forward *forward);

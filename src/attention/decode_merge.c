@@ -274,10 +274,9 @@ static void store_received(const struct attn_decoder *decoder, int64_t n,
     const struct attn_row_end end =
         attn_end_of_row(total->reference, total->sum, (double)head->sink);
     float *const row = attn_received_row(forward, &decoder->sequence, head->h, 0);
-    int64_t split = -1;
+    struct attn_key_range keys = {0, 0};
     for (int64_t i = 0; i < splits; i++) {
-        split = attn_decode_next_split(forward->problem, &decoder->sequence, split + 1);
-        const struct attn_key_range keys = attn_decode_split_keys(decoder->seen, split);
+        attn_decode_next_split(forward->problem, &decoder->sequence, &keys);
         const float later = (float)parts_of(forward, first_slot + i, n).sums->forgotten;
         for (int64_t key = keys.first; decoder->behind && key < keys.end; key++)
             row[key] += later;

@@ -49,18 +49,23 @@ static int64_t cut_at_runs(const struct attn_decoder *decoder,
     return stop;
 }
 
-struct attn_decode_piece attn_decode_find_piece(const struct attn_decoder *decoder,
-                                                int64_t from, int64_t end)
+void attn_decode_find_piece(struct attn_decode_piece *piece,
+                            const struct attn_decoder *decoder, int64_t from, int64_t end)
 {
-    struct attn_decode_piece piece = {.first = from, .end = end};
+    piece->first = from;
+    piece->end = end;
+    piece->hides = false;
     if (from < end && attn_has_runs(decoder->forward->problem))
-        piece.end = cut_at_runs(decoder, &piece, end);
-    if (piece.first >= piece.end)
-        return (struct attn_decode_piece){.first = end, .end = end};
-    const int64_t next = piece.first - piece.first % ATTN_DECODE_KEYS + ATTN_DECODE_KEYS;
-    piece.rows = find_rows(decoder, piece.first);
-    piece.end = attn_least(piece.end, attn_least(piece.first + piece.rows.keys, next));
-    return piece;
+        piece->end = cut_at_runs(decoder, piece, end);
+    if (piece->first >= piece->end) {
+        piece->first = piece->end = end;
+        return;
+    }
+    const int64_t next =
+        piece->first - piece->first % ATTN_DECODE_KEYS + ATTN_DECODE_KEYS;
+    piece->rows = find_rows(decoder, piece->first);
+    piece->end =
+        attn_least(piece->end, attn_least(piece->first + piece->rows.keys, next));
 }
 
 /* How the rows follow each other. */

@@ -6,8 +6,9 @@
 #include "attention/decode_layout.h"
 
 /* The first piece of the group's keys from `from` on and below end. */
-struct attn_decode_piece attn_decode_find_piece(const struct attn_decoder *decoder,
-                                                int64_t from, int64_t end);
+void attn_decode_find_piece(struct attn_decode_piece *piece,
+                            const struct attn_decoder *decoder, int64_t from,
+                            int64_t end);
 
 /* Where the keys and values of `piece` lie, and of `next`, which is read after it. */
 void attn_decode_point(struct attn_decode_block *block,

@@ -12,7 +12,7 @@
 #include "attention/panel.h"
 
 /* e^−10000 is nothing, and sums of these stay finite. */
-#define ATTN_LEAST_LOG_FORGET (-10000.0)
+#define ATTN_LEAST_LOG_FORGET (-10000.0f)
 
 /* Scratch of a walk; 0 without gates. */
 size_t attn_forget_floats(const struct attn_problem *problem);
