@@ -33,7 +33,7 @@ static const char help[] =
     "  --min-p P           from those with P times the largest's, or more\n"
     "  --repetition-penalty R   above 1: what was there is less likely\n"
     "  --seed N            of the draws (default 1)\n"
-    "  --cache TYPE        keys and values kept as fp32 (default), bf16 or int8\n"
+    "  --cache TYPE        keys and values kept as fp32 (default), bf16, fp16 or int8\n"
     "  --window N          a text without end: the last N tokens are seen,\n"
     "  --sinks N           and the first N (default 4)\n"
     "  --heavy N           and the N others that were looked at most (default 0)\n"
@@ -280,14 +280,17 @@ static int read_cache(const char *name, attn_cache_type *type)
     static const struct {
         const char *name;
         attn_cache_type type;
-    } types[] = {
-        {"fp32", ATTN_CACHE_F32}, {"bf16", ATTN_CACHE_BF16}, {"int8", ATTN_CACHE_I8}};
+    } types[] = {{"fp32", ATTN_CACHE_F32},
+                 {"bf16", ATTN_CACHE_BF16},
+                 {"fp16", ATTN_CACHE_F16},
+                 {"int8", ATTN_CACHE_I8}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(name, types[i].name) == 0) {
             *type = types[i].type;
             return CLI_DONE;
         }
-    return cli_misused("generate", "--cache is '%s', expected fp32, bf16 or int8", name);
+    return cli_misused("generate", "--cache is '%s', expected fp32, bf16, fp16 or int8",
+                       name);
 }
 
 /* What goes with a window; below 0: not given. */

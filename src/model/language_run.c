@@ -1,7 +1,6 @@
 /* Token by token.  A pass is language_body.c's; this file is its attention, which reads
- * what is kept: in pages; or in plain arrays of each layer (language_rows.c), for a text
- * without end, from which rows are dropped, and for a model that forgets, as pages have
- * no place for gates. */
+ * what is kept: in pages; or, for a text without end, from which rows are dropped, in
+ * plain arrays of each layer (language_rows.c). */
 #include "model/language_run.h"
 #include "base/context.h"
 #include "model/language_body.h"
@@ -18,6 +17,7 @@ struct attn_language_run {
 
     attn_cache *cache; /* a sequence for each layer */
     int64_t *sequences;
+    float *gates; /* beside the pages, [layers][heads][capacity]: ln of forget gates */
 
     attn_language_rows *window; /* [layers] */
     int64_t rows;               /* kept, of each layer */
@@ -35,12 +35,32 @@ static attn_input rows_of(const float *data, int64_t heads, int64_t width)
                         .type = ATTN_F32};
 }
 
+/* Gates of a layer's heads. */
+static float *gates_of(const attn_language_run *run, int64_t layer)
+{
+    return run->gates + layer * run->language->config.heads * run->capacity;
+}
+
+static void keep_gates(const attn_language_run *run, int64_t layer, int64_t first,
+                       int64_t count, const attn_tensor *log_forget)
+{
+    const int64_t heads = run->language->config.heads;
+    const int64_t before = attn_cache_length(run->cache, run->sequences[layer]);
+    for (int64_t head = 0; head < heads; head++)
+        for (int64_t row = 0; row < count; row++)
+            gates_of(run, layer)[head * run->capacity + before + row] =
+                log_forget->data[(first + row) * heads + head];
+}
+
 static attn_status append(const attn_language_run *run, int64_t layer, int64_t first,
-                          int64_t count, const attn_tensor *key, const attn_tensor *value)
+                          int64_t count, const attn_memory *memory)
 {
     const attn_language_config *const config = &run->language->config;
+    const attn_tensor *const key = memory->key, *const value = memory->value;
     const int64_t width = config->width / config->heads;
     const int64_t stride = key->extent[1];
+    if (run->gates)
+        keep_gates(run, layer, first, count, memory->log_forget);
     const attn_input keys = rows_of(key->data + first * stride, config->key_heads, width);
     const attn_input values =
         rows_of(value->data + first * stride, config->key_heads, width);
@@ -63,20 +83,25 @@ static attn_status decode(const attn_language_run *run, int64_t layer, int64_t r
     memcpy(tensors.output.stride, out.stride, sizeof out.stride);
     attn_options options;
     attn_options_init(&options, &(attn_shape){.D = width});
+    if (run->gates) {
+        options.causal = true;
+        options.log_forget = (attn_input){.data = gates_of(run, layer),
+                                          .stride = {0, run->capacity, 1, 0},
+                                          .type = ATTN_F32};
+    }
     return attn_decode(attn_tape_context(run->tape), run->cache, &batch, &tensors,
                        &options);
 }
 
 /* Rows that follow others: each is appended, then attends. */
 static attn_tensor *decode_rows(const attn_language_run *run, int64_t layer,
-                                const attn_tensor *query, const attn_tensor *key,
-                                const attn_tensor *value)
+                                const attn_tensor *query, const attn_memory *memory)
 {
     attn_tensor *const output = attn_tape_tensor(run->tape, 2, query->extent);
     if (!output)
         return NULL;
     for (int64_t row = 0; row < query->extent[0]; row++) {
-        attn_status status = append(run, layer, row, 1, key, value);
+        attn_status status = append(run, layer, row, 1, memory);
         if (status == ATTN_OK)
             status = decode(run, layer, row, query, output);
         if (status != ATTN_OK) {
@@ -99,9 +124,8 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
     if (!query || !turned.key)
         return NULL;
     if (run->length > 0)
-        return decode_rows(run, layer, query, turned.key, turned.value);
-    const attn_status status =
-        append(run, layer, 0, query->extent[0], turned.key, turned.value);
+        return decode_rows(run, layer, query, &turned);
+    const attn_status status = append(run, layer, 0, query->extent[0], &turned);
     if (status != ATTN_OK) {
         attn_tape_fail_as_context(run->tape, status);
         return NULL;
@@ -111,23 +135,14 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
 
 /* ---- Attention over a window and sinks ------------------------------------------- */
 
-static int64_t key_width(const attn_language_config *config)
+/* The gates of the new rows, after those that are kept; run->rows is that of before. */
+static attn_tensor *add_gates(const attn_language_run *run, float *kept,
+                              const attn_tensor *added)
 {
-    return config->width / config->heads * config->key_heads;
-}
-
-/* The new rows after those that are kept; run->rows is that of before. */
-static void keep_rows(const attn_language_run *run, float *kept, const attn_tensor *added)
-{
-    const size_t width = (size_t)added->extent[1];
-    memcpy(kept + (size_t)run->rows * width, added->data,
-           (size_t)added->extent[0] * width * sizeof *kept);
-}
-
-static attn_tensor *over_rows(const attn_language_run *run, float *rows, int64_t count,
-                              int64_t width)
-{
-    return attn_tape_leaf(run->tape, rows, NULL, 2, (const int64_t[]){count, width});
+    const int64_t heads = added->extent[1], rows = run->rows + added->extent[0];
+    memcpy(kept + run->rows * heads, added->data,
+           (size_t)(added->extent[0] * heads) * sizeof *kept);
+    return attn_tape_leaf(run->tape, kept, NULL, 2, (const int64_t[]){rows, heads});
 }
 
 static attn_tensor *attend_window(const attn_language_reading *reading, int64_t layer,
@@ -136,24 +151,24 @@ static attn_tensor *attend_window(const attn_language_reading *reading, int64_t 
     const attn_language_run *const run = reading->user;
     attn_language_rows *const window = &run->window[layer];
     attn_heads heads = attn_language_heads(run->language, layer);
-    const int64_t rows = run->rows + query->extent[0], width = added->key->extent[1];
+    const int64_t rows = run->rows + query->extent[0];
     const int64_t starts[] = {0, rows};
-    keep_rows(run, window->key, added->key);
-    keep_rows(run, window->value, added->value);
+    attn_language_rows_keep(window, &window->key, run->rows, added->key);
+    attn_language_rows_keep(window, &window->value, run->rows, added->value);
     const int32_t *const positions =
         attn_positions(run->tape, (attn_packing){1, starts}, rows, run->capacity, 0);
     if (!positions)
         return NULL;
     attn_memory memory = {
-        .key = attn_language_turn(reading, over_rows(run, window->key, rows, width),
-                                  positions, heads.key_heads),
-        .value = over_rows(run, window->value, rows, width),
+        .key = attn_language_rows_read(window, &window->key, run->tape, rows),
+        .value = attn_language_rows_read(window, &window->value, run->tape, rows),
         .packing = {1, starts},
     };
-    if (added->log_forget) {
-        keep_rows(run, window->log_forget, added->log_forget);
-        memory.log_forget = over_rows(run, window->log_forget, rows, heads.heads);
-    }
+    if (!memory.key || !memory.value)
+        return NULL;
+    memory.key = attn_language_turn(reading, memory.key, positions, heads.key_heads);
+    if (added->log_forget)
+        memory.log_forget = add_gates(run, window->log_forget, added->log_forget);
     query = attn_language_turn(reading, query, reading->positions, heads.heads);
     if (window->received)
         heads.received =
@@ -262,8 +277,7 @@ static attn_status check_ids(const attn_language_run *run, const int32_t *ids,
                                   "attn_language_run_read: token %lld is %ld, expected "
                                   "0 to %lld",
                                   (long long)i, (long)ids[i], (long long)vocabulary - 1);
-    const bool is_bounded = run->cache || (run->window && run->options.window == 0);
-    if (is_bounded && count > run->capacity - run->length)
+    if (run->cache && count > run->capacity - run->length)
         return attn_error_set(
             error, ATTN_EINVAL,
             "attn_language_run_read: a text of %lld tokens, expected at most %lld, what "
@@ -294,17 +308,20 @@ int64_t attn_language_run_length(const attn_language_run *run)
     return run->length;
 }
 
+static size_t gates_bytes(const attn_language_run *run)
+{
+    const attn_language_config *const config = &run->language->config;
+    return (size_t)(config->layers * config->heads * run->capacity) * sizeof(float);
+}
+
 size_t attn_language_run_bytes(const attn_language_run *run)
 {
     const attn_language_config *const config = &run->language->config;
     if (run->cache)
-        return attn_cache_bytes(run->cache);
-    if (run->window) {
-        const int64_t row = 2 * key_width(config) +
-                            (config->forgets ? config->heads : 0) +
-                            (run->options.heavy > 0 ? config->key_heads : 0);
-        return (size_t)(config->layers * run->capacity * row) * sizeof(float);
-    }
+        return attn_cache_bytes(run->cache) + (run->gates ? gates_bytes(run) : 0);
+    if (run->window)
+        return (size_t)(config->layers * run->capacity) *
+               attn_language_rows_bytes(&run->window[0]);
     return (size_t)(2 * config->layers * config->width) * sizeof(float);
 }
 
@@ -322,20 +339,18 @@ static attn_status check_options(const attn_language_config *config,
                               "model's %lld positions",
                               (long long)options->capacity,
                               (long long)config->max_positions);
-    if (config->forgets && options->cache != ATTN_CACHE_F32)
+    if (options->cache != ATTN_CACHE_I8 &&
+        attn_type_bytes((attn_type)options->cache) == 0)
         return attn_error_set(error, ATTN_EINVAL,
-                              "language run: a model with forget gates and a cache of "
-                              "less than fp32, expected fp32");
+                              "language run: a cache of type %d, expected one of "
+                              "attn_cache_type",
+                              (int)options->cache);
     if (!has_window)
         return ATTN_OK;
     if (config->body != ATTN_LANGUAGE_LLAMA)
         return attn_error_set(error, ATTN_EINVAL,
                               "language run: a window of an LSTM, which sees no tokens; "
                               "expected none");
-    if (options->cache != ATTN_CACHE_F32)
-        return attn_error_set(error, ATTN_EINVAL,
-                              "language run: a window with a cache of less than fp32, "
-                              "expected fp32, as keys are turned anew");
     const int64_t most = config->max_positions;
     if (options->window < 1 || options->sinks < 0 || options->heavy < 0 ||
         options->window > most || options->sinks > most - options->window ||
@@ -364,7 +379,9 @@ static attn_status open_pages(attn_language_run *run)
                                         .page_keys = PAGE_KEYS,
                                         .type = run->options.cache};
     run->sequences = calloc((size_t)config->layers, sizeof *run->sequences);
-    if (!run->sequences)
+    if (config->forgets)
+        run->gates = malloc(gates_bytes(run));
+    if (!run->sequences || (config->forgets && !run->gates))
         return ATTN_ENOMEM;
     ATTN_TRY(attn_cache_create(&run->cache, context, &options));
     for (int64_t i = 0; i < config->layers; i++)
@@ -379,8 +396,8 @@ static attn_status open_window(attn_language_run *run)
     if (!run->window)
         return ATTN_ENOMEM;
     for (int64_t i = 0; i < config->layers; i++)
-        ATTN_TRY(attn_language_rows_create(&run->window[i], config, run->capacity,
-                                           run->options.heavy > 0));
+        ATTN_TRY(attn_language_rows_create(&run->window[i], config, run->options.cache,
+                                           run->capacity, run->options.heavy > 0));
     return ATTN_OK;
 }
 
@@ -413,9 +430,8 @@ attn_status attn_language_run_create(attn_language_run **run,
                         : options->capacity > 0 ? options->capacity
                                                 : config->max_positions;
     const attn_status status = config->body == ATTN_LANGUAGE_LSTM ? open_states(created)
-                               : options->window > 0 || config->forgets
-                                   ? open_window(created)
-                                   : open_pages(created);
+                               : options->window > 0              ? open_window(created)
+                                                                  : open_pages(created);
     if (status == ATTN_OK) {
         *run = created;
         return ATTN_OK;
@@ -435,6 +451,7 @@ void attn_language_run_destroy(attn_language_run *run)
         return;
     attn_cache_destroy(run->cache);
     free(run->sequences);
+    free(run->gates);
     for (int64_t i = 0; run->window && i < run->language->config.layers; i++)
         attn_language_rows_free(&run->window[i]);
     free(run->window);

@@ -1,6 +1,6 @@
 /* A language model token by token: what was read is kept (keys and values of each layer
- * in the pages of attn/cache.h; the state of an LSTM), so that the next token costs one
- * row and not the whole text. */
+ * in the pages of attn/cache.h, forget gates beside them; the state of an LSTM), so that
+ * the next token costs one row and not the whole text. */
 #ifndef ATTN_MODEL_LANGUAGE_RUN_H
 #define ATTN_MODEL_LANGUAGE_RUN_H
 
@@ -16,7 +16,7 @@ typedef struct attn_language_run_options {
     /* A text without end (Xiao et al. 2023, section 3.2): of the tokens read, the first
      * `sinks` and the last `window`, the one that reads included, are seen, and no other.
      * Positions are those in the cache: keys are kept as they were before they were
-     * turned, and turned anew at each step.  In fp32 only.  window 0: all are seen.
+     * turned, and turned anew at each step.  window 0: all are seen.
      *
      * `heavy` more tokens are seen beside those, the heavy hitters: whenever one has to
      * go, it is that which received least weight from all queries so far, the oldest on a
@@ -27,8 +27,7 @@ typedef struct attn_language_run_options {
 /** language and tape outlive it; between its calls the tape is free for other uses.
  * @param options  NULL: all {0}, which is fp32, all positions.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a capacity above the positions; a window,
- *         sinks and heavy that together are; a window with another cache than fp32, or of
- * an LSTM. */
+ *         sinks and heavy that together are; a window of an LSTM; no type of a cache. */
 ATTN_CHECKED attn_status attn_language_run_create(
     attn_language_run **run, const attn_language *language, attn_tape *tape,
     const attn_language_run_options *options, attn_error *error);

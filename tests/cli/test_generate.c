@@ -143,6 +143,11 @@ static void draws_and_kinds_of_cache_write_it_too(void **state)
     expect_run("generate llama D --cache int8", "", 0, TEXT "\n", "");
     expect_run("generate llama D --window 30 --sinks 1", "", 0, TEXT "\n", "");
     expect_run("generate llama D --window 20 --sinks 1 --heavy 10", "", 0, TEXT "\n", "");
+    expect_run("generate llama D --cache fp16", "", 0, TEXT "\n", "");
+    expect_run("generate llama D --window 30 --sinks 1 --cache int8", "", 0, TEXT "\n",
+               "");
+    expect_run("generate llama D --window 20 --sinks 1 --heavy 10 --cache bf16", "", 0,
+               TEXT "\n", "");
     expect_run("generate llama D --threads 2", "", 0, TEXT "\n", "");
 }
 
@@ -206,7 +211,7 @@ static void misuse_is_told(void **state)
                "attn generate: expected a model and a prompt, got 0 arguments (attn "
                "generate --help)\n");
     expect_run("generate llama D --cache fp8", "", 2, "",
-               "attn generate: --cache is 'fp8', expected fp32, bf16 or int8 (attn "
+               "attn generate: --cache is 'fp8', expected fp32, bf16, fp16 or int8 (attn "
                "generate --help)\n");
     expect_run("generate llama D --top-p 0", "", 2, "", NULL);
     expect_run("generate llama D --sinks 3", "", 2, "",
@@ -215,7 +220,6 @@ static void misuse_is_told(void **state)
                "attn generate: --heavy goes with --window (attn generate --help)\n");
     expect_run("generate llama D --window 39 --sinks 2", "", 2, "", NULL);
     expect_run("generate llama D --window 30 --sinks 2 --heavy 9", "", 2, "", NULL);
-    expect_run("generate llama D --window 9 --cache bf16", "", 2, "", NULL);
     expect_run("generate lstm D --window 9", "", 2, "", NULL);
     expect_run("generate llama \"$(printf 'a\\377')\"", "", 1, "", NULL);
     expect_run("generate none D", "", 1, "", NULL);

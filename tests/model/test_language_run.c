@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "model/language_rows.h"
 #include "model/language_run.h"
 #include "small_language.h"
 
@@ -74,6 +75,7 @@ static void each_step_gives_the_logits_of_the_whole_text(void **state)
     check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "fp32");
     check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "fp32, most together");
     check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "bf16");
+    check_steps(&config, ATTN_CACHE_F16, 5, 4e-3, "fp16");
     check_steps(&config, ATTN_CACHE_I8, 5, 6e-2, "8 bits");
     config.untied = true;
     config.key_heads = 1;
@@ -91,6 +93,11 @@ static void variants_go_on_too(void **state)
     check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "forget gates alone");
     config.no_positions = false;
     check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "forget gates, most together");
+    check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "forget gates, bf16");
+    check_steps(&config, ATTN_CACHE_F16, 130, 4e-3, "forget gates, fp16");
+    check_steps(&config, ATTN_CACHE_I8, 1, 6e-2, "forget gates, 8 bits");
+    config.key_heads = 1;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "forget gates, one key head");
 }
 
 static void an_lstm_goes_on_from_its_state(void **state)
@@ -107,16 +114,20 @@ static void fewer_bits_take_less_memory(void **state)
     const attn_language_config config = small_language_config();
     attn_language *const language = small_language(&config);
     attn_tape *const tape = small_tape();
-    const attn_cache_type types[] = {ATTN_CACHE_F32, ATTN_CACHE_BF16, ATTN_CACHE_I8};
-    size_t bytes[3];
-    for (int i = 0; i < 3; i++) {
-        const attn_language_run_options options = {.cache = types[i]};
-        attn_language_run *const run = run_over(language, tape, &options);
-        bytes[i] = attn_language_run_bytes(run);
-        attn_language_run_destroy(run);
+    const attn_cache_type types[] = {ATTN_CACHE_F32, ATTN_CACHE_BF16, ATTN_CACHE_F16,
+                                     ATTN_CACHE_I8};
+    for (int64_t window = 0; window <= 40; window += 40) {
+        size_t bytes[4];
+        for (int i = 0; i < 4; i++) {
+            const attn_language_run_options options = {
+                .cache = types[i], .window = window, .heavy = window};
+            attn_language_run *const run = run_over(language, tape, &options);
+            bytes[i] = attn_language_run_bytes(run);
+            attn_language_run_destroy(run);
+        }
+        assert_true(bytes[1] < bytes[0] * 6 / 10);
+        assert_true(bytes[2] == bytes[1] && bytes[3] < bytes[1]);
     }
-    assert_true(bytes[1] < bytes[0] * 6 / 10);
-    assert_true(bytes[2] < bytes[1]);
     small_tape_destroy(tape);
     attn_language_destroy(language);
 }
@@ -126,10 +137,12 @@ static void fewer_bits_take_less_memory(void **state)
 enum { SINKS = 4, WINDOW = 4, MOST = 40 };
 
 /* Reads `first` tokens together, then one by one. */
-static void check_window(const attn_language *language, int64_t sinks, int64_t first)
+static void check_window(const attn_language *language, int64_t sinks, int64_t first,
+                         attn_cache_type cache, double bound)
 {
     attn_tape *const tape = small_tape(), *const whole = small_tape();
-    const attn_language_run_options options = {.window = WINDOW, .sinks = sinks};
+    const attn_language_run_options options = {
+        .cache = cache, .window = WINDOW, .sinks = sinks};
     attn_language_run *const run = run_over(language, tape, &options);
     int32_t ids[MOST], left[SINKS + WINDOW];
     small_language_ids(ids, MOST, VOCABULARY);
@@ -141,7 +154,7 @@ static void check_window(const attn_language *language, int64_t sinks, int64_t f
         for (int64_t i = 0; i < rows; i++)
             left[i] = ids[i < sinks ? i : at - rows + i];
         const float *const expected = small_language_logits(language, whole, left, rows);
-        expect_close(logits, expected + (rows - 1) * VOCABULARY, 2e-5, "window", at);
+        expect_close(logits, expected + (rows - 1) * VOCABULARY, bound, "window", at);
     }
     assert_int_equal(attn_language_run_length(run), MOST);
     attn_language_run_destroy(run);
@@ -159,8 +172,11 @@ static void a_window_with_sinks_reads_what_is_left_as_a_text(void **state)
     config.max_positions = SINKS + WINDOW;
     attn_language *const language = small_language(&config);
     for (int64_t sinks = 0; sinks <= SINKS; sinks += 2) {
-        check_window(language, sinks, 1);
-        check_window(language, sinks, 12);
+        check_window(language, sinks, 1, ATTN_CACHE_F32, 2e-5);
+        check_window(language, sinks, 12, ATTN_CACHE_F32, 2e-5);
+        check_window(language, sinks, 12, ATTN_CACHE_BF16, 3e-2);
+        check_window(language, sinks, 1, ATTN_CACHE_F16, 4e-3);
+        check_window(language, sinks, 12, ATTN_CACHE_I8, 6e-2);
     }
     attn_language_destroy(language);
 }
@@ -257,7 +273,7 @@ static void drop_least(int32_t *left, double *received, int64_t rows, int64_t si
 /* With one layer and one key head that is heard, what is left is a text, at positions in
  * the cache. */
 static void check_heavy(const attn_language_run_options *options, int64_t key_head,
-                        int64_t first)
+                        int64_t first, double bound)
 {
     attn_language_config config = small_language_config();
     const int64_t capacity = options->window + options->sinks + options->heavy;
@@ -281,7 +297,7 @@ static void check_heavy(const attn_language_run_options *options, int64_t key_he
         rows += count, at += count;
         const float *const expected =
             observed_logits(language, whole, left, rows, &received);
-        expect_close(logits, expected, 2e-5, "heavy hitters", at);
+        expect_close(logits, expected, bound, "heavy hitters", at);
         for (int64_t row = 0; row < rows - options->window; row++)
             young += left[row] != ids[at - rows + row];
     }
@@ -295,12 +311,86 @@ static void what_was_looked_at_most_stays_beside_the_window(void **state)
 {
     (void)state;
     for (int64_t key_head = 0; key_head < 2; key_head++) {
-        check_heavy(&(attn_language_run_options){.window = 4, .heavy = 5}, key_head, 1);
+        check_heavy(&(attn_language_run_options){.window = 4, .heavy = 5}, key_head, 1,
+                    2e-5);
         check_heavy(&(attn_language_run_options){.window = 3, .sinks = 1, .heavy = 4},
-                    key_head, 8);
+                    key_head, 8, 2e-5);
         check_heavy(&(attn_language_run_options){.window = 1, .sinks = 2, .heavy = 6},
-                    key_head, 5);
+                    key_head, 5, 2e-5);
     }
+}
+
+/* What received least is no near thing here: rounding lets no other token go. */
+static void heavy_hitters_stay_in_every_type_of_cache(void **state)
+{
+    (void)state;
+    static const struct {
+        attn_cache_type type;
+        double bound;
+    } types[] = {{ATTN_CACHE_F16, 4e-3}, {ATTN_CACHE_BF16, 3e-2}, {ATTN_CACHE_I8, 6e-2}};
+    for (size_t n = 0; n < 3; n++)
+        for (int64_t key_head = 0; key_head < 2; key_head++) {
+            const attn_language_run_options options = {
+                .cache = types[n].type, .window = 4, .heavy = 5};
+            check_heavy(&options, key_head, 1, types[n].bound);
+        }
+}
+
+/* What a row is when it was kept in less than fp32: rounded once, whatever is dropped
+ * around it. */
+static void check_kept(attn_cache_type type)
+{
+    enum { ROWS = 9, WIDTH = 6 };
+    const attn_language_config config = {.width = 2 * WIDTH, .heads = 2, .key_heads = 2};
+    attn_tape *const tape = small_tape();
+    attn_language_rows rows;
+    float x[ROWS][2 * WIDTH];
+    for (int n = 0; n < ROWS * 2 * WIDTH; n++)
+        x[n / (2 * WIDTH)][n % (2 * WIDTH)] =
+            sinf((float)(n * n)) * (n % 3 ? 1.0f : 9.0f);
+    x[5][1] = NAN; /* of head 0 */
+    assert_int_equal(attn_language_rows_create(&rows, &config, type, ROWS, true),
+                     ATTN_OK);
+    attn_tape_begin(tape, false, 0);
+    attn_language_rows_keep(
+        &rows, &rows.key, 0,
+        attn_tape_leaf(tape, x[0], NULL, 2, (const int64_t[]){4, 2 * WIDTH}));
+    attn_language_rows_keep(
+        &rows, &rows.key, 4,
+        attn_tape_leaf(tape, x[4], NULL, 2, (const int64_t[]){5, 2 * WIDTH}));
+    for (int n = 0; n < 2 * ROWS; n++) /* head 0 looked least at row 3, head 1 at row 2 */
+        rows.received[n] = n == 6 || n == 5 ? 0.5f : 1.0f;
+    attn_language_rows_drop(&rows, ROWS, 1, 5);
+    const attn_tensor *const got =
+        attn_language_rows_read(&rows, &rows.key, tape, ROWS - 1);
+    assert_non_null(got);
+    for (int row = 0; row < ROWS - 1; row++)
+        for (int i = 0; i < 2 * WIDTH; i++) {
+            const int head = i / WIDTH, from = row + (row >= 3 - head);
+            const float value = got->data[row * 2 * WIDTH + i];
+            float largest = 0.0f;
+            for (int d = 0; d < WIDTH; d++)
+                largest = fmaxf(largest, fabsf(x[from][head * WIDTH + d]));
+            if (from == 5 && head == 0 && (type == ATTN_CACHE_I8 || i == 1))
+                assert_true(isnan(value));
+            else
+                assert_true(fabsf(value - x[from][i]) <=
+                            (type == ATTN_CACHE_I8     ? largest / 253.9f
+                             : type == ATTN_CACHE_BF16 ? fabsf(x[from][i]) * 0x1p-8f
+                             : type == ATTN_CACHE_F16  ? fabsf(x[from][i]) * 0x1p-11f
+                                                       : 0.0f));
+        }
+    attn_language_rows_free(&rows);
+    small_tape_destroy(tape);
+}
+
+static void rows_are_rounded_once_and_each_head_drops_its_own(void **state)
+{
+    (void)state;
+    check_kept(ATTN_CACHE_F32);
+    check_kept(ATTN_CACHE_F16);
+    check_kept(ATTN_CACHE_BF16);
+    check_kept(ATTN_CACHE_I8);
 }
 
 /* ---- Refusals -------------------------------------------------------------------- */
@@ -356,7 +446,6 @@ static void options_that_do_not_fit_are_named(void **state)
     (void)state;
     const attn_language_config llama = small_language_config();
     const attn_language_config lstm = small_lstm_config();
-    attn_language_config forgetting = llama;
     refuses(&llama, &(attn_language_run_options){.capacity = 301},
             "301 tokens, expected at most the model's 300");
     refuses(&llama, &(attn_language_run_options){.window = 299, .sinks = 2},
@@ -366,11 +455,11 @@ static void options_that_do_not_fit_are_named(void **state)
     refuses(&llama, &(attn_language_run_options){.window = 9, .heavy = 292},
             "0 sinks, and 292 heavy hitters");
     refuses(&llama, &(attn_language_run_options){.window = 9, .heavy = -1}, "-1 heavy");
-    refuses(&llama, &(attn_language_run_options){.window = 9, .cache = ATTN_CACHE_BF16},
-            "expected fp32");
-    forgetting.forgets = true;
-    refuses(&forgetting, &(attn_language_run_options){.cache = ATTN_CACHE_I8},
-            "forget gates and a cache of less than fp32");
+    refuses(&llama, &(attn_language_run_options){.cache = (attn_cache_type)7},
+            "a cache of type 7, expected one of attn_cache_type");
+    refuses(&llama,
+            &(attn_language_run_options){.window = 9, .cache = (attn_cache_type)7},
+            "a cache of type 7, expected one of attn_cache_type");
     refuses(&lstm, &(attn_language_run_options){.window = 9}, "window of an LSTM");
 }
 
@@ -403,6 +492,8 @@ int main(void)
         cmocka_unit_test(a_window_with_sinks_reads_what_is_left_as_a_text),
         cmocka_unit_test(a_window_longer_than_the_text_changes_nothing),
         cmocka_unit_test(what_was_looked_at_most_stays_beside_the_window),
+        cmocka_unit_test(heavy_hitters_stay_in_every_type_of_cache),
+        cmocka_unit_test(rows_are_rounded_once_and_each_head_drops_its_own),
         cmocka_unit_test(a_text_longer_than_the_positions_is_refused_with_both_numbers),
         cmocka_unit_test(options_that_do_not_fit_are_named),
         cmocka_unit_test(an_id_outside_the_vocabulary_is_named),
