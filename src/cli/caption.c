@@ -45,6 +45,8 @@ static attn_status load(struct job *job, const char *name, attn_error *error)
     if (status == ATTN_OK)
         status = attn_captioner_load(&job->captioner, job->folder, error);
     if (status == ATTN_OK)
+        cli_note("caption", attn_captioner_note(job->captioner));
+    if (status == ATTN_OK)
         status = attn_folder_tokenizer_load(
             &job->tokenizer, job->folder,
             attn_captioner_config_of(job->captioner)->decoder.vocabulary, error);

@@ -45,6 +45,9 @@ int cli_parse(int argc, char **argv, const cli_option *options, const char *help
  * around) and what is not UTF-8 is shown as \x1b. */
 __attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
 
+/* What loading a model found worth saying, on stderr; nothing for "". */
+void cli_note(const char *verb, const char *note);
+
 /* "attn VERB: message" on stderr; the exit code that suits the status: 2 for ATTN_EINVAL,
  * 1 for the rest. */
 int cli_fail(const char *verb, const attn_error *error);

@@ -209,7 +209,7 @@ static attn_status eval_translator(const struct arguments *arguments, struct job
                                    attn_error *error)
 {
     struct scores scores = {0};
-    attn_status status = cli_model_load(&job->model, arguments->model, error);
+    attn_status status = cli_model_load(&job->model, "eval", arguments->model, error);
     if (status == ATTN_OK && attn_tokenizer_lowers(job->model.tokenizer))
         job->pairs.lower_case = true;
     if (status == ATTN_OK)

@@ -281,6 +281,7 @@ static attn_status start(struct job *job, const char *model, const char *text,
 {
     ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
     ATTN_TRY(attn_bert_load(&job->bert, job->folder, error));
+    cli_note("fill", attn_bert_note(job->bert));
     const attn_bert_config *const config = attn_bert_config_of(job->bert);
     if (config->head != ATTN_BERT_MASKED)
         return attn_error_set(error, ATTN_EUNSUPPORTED,

@@ -242,6 +242,7 @@ static attn_status start(struct job *job, const char *model, const char *prompt,
 {
     ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
     ATTN_TRY(attn_language_load(&job->language, job->folder, error));
+    cli_note("generate", attn_language_note(job->language));
     const attn_language_config *const config = attn_language_config_of(job->language);
     ATTN_TRY(attn_folder_tokenizer_load(&job->tokenizer, job->folder, config->vocabulary,
                                         error));

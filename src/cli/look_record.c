@@ -37,7 +37,7 @@ static attn_status look_translator(const look_request *request, const char *fold
     cli_model model = {0};
     char from[8], to[8];
     read_languages(name, from, to);
-    attn_status status = cli_model_load(&model, folder, error);
+    attn_status status = cli_model_load(&model, "look", folder, error);
     attn_record_request asked = {.translator = &model.seq2seq,
                                  .tokenizer = model.tokenizer,
                                  .context = context,
@@ -62,6 +62,8 @@ static attn_status look_captioner(const look_request *request, const char *folde
     attn_tokenizer *tokenizer = NULL;
     attn_picture picture = {0};
     attn_status status = attn_captioner_load(&captioner, folder, error);
+    if (status == ATTN_OK)
+        cli_note("look", attn_captioner_note(captioner));
     if (status == ATTN_OK)
         status = attn_folder_tokenizer_load(
             &tokenizer, folder, attn_captioner_config_of(captioner)->decoder.vocabulary,

@@ -195,6 +195,7 @@ static attn_status load_masked(text_model *model, const char *folder,
     const attn_status status = attn_bert_load(&model->bert, folder, error);
     if (status != ATTN_OK)
         return status;
+    cli_note("look", attn_bert_note(model->bert));
     const attn_bert_config *const config = attn_bert_config_of(model->bert);
     model->vocabulary = config->vocabulary;
     request->says = "mask";
@@ -248,6 +249,7 @@ static attn_status load_language(text_model *model, const char *folder,
     model->vocabulary = config->vocabulary;
     request->says = "next";
     request->parameters = attn_language_parameters(model->language);
+    cli_note("look", attn_language_note(model->language));
     request->most_tokens = config->max_positions - (config->bos >= 0);
     request->before = config->bos >= 0 ? "<s>" : NULL;
     request->read = read_next;

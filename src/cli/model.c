@@ -4,10 +4,12 @@
 #include "cli/cli.h"
 #include "model/folder.h"
 
-attn_status cli_model_load(cli_model *model, const char *name, attn_error *error)
+attn_status cli_model_load(cli_model *model, const char *verb, const char *name,
+                           attn_error *error)
 {
     ATTN_TRY(cli_find_model(name, model->folder, sizeof model->folder, error));
     ATTN_TRY(attn_seq2seq_load(&model->seq2seq, model->folder, error));
+    cli_note(verb, model->seq2seq.note);
     return attn_folder_tokenizer_load(&model->tokenizer, model->folder,
                                       model->seq2seq.vocabulary, error);
 }

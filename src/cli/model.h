@@ -11,10 +11,11 @@ typedef struct cli_model {
     attn_tokenizer *tokenizer;
 } cli_model;
 
-/* model is {0} before.  ATTN_EFORMAT also where tokenizer and translator count different
- * tokens.  Free it whether or not it was loaded. */
-ATTN_CHECKED attn_status cli_model_load(cli_model *model, const char *name,
-                                        attn_error *error);
+/* model is {0} before; verb says what there is to note.  ATTN_EFORMAT also where
+ * tokenizer and translator count different tokens.  Free it whether or not it was loaded.
+ */
+ATTN_CHECKED attn_status cli_model_load(cli_model *model, const char *verb,
+                                        const char *name, attn_error *error);
 void cli_model_free(cli_model *model);
 
 #endif

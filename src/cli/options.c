@@ -46,6 +46,12 @@ void cli_say(const char *format, ...)
     va_end(arguments);
 }
 
+void cli_note(const char *verb, const char *note)
+{
+    if (*note)
+        cli_say("attn %s: %s\n", verb, note);
+}
+
 int cli_fail(const char *verb, const attn_error *error)
 {
     cli_say("attn %s: %s\n", verb, error->message);

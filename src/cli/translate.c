@@ -189,7 +189,7 @@ static attn_status translate_lines(struct job *job, cli_lines *lines, attn_error
 
 static attn_status start(struct job *job, const char *name, attn_error *error)
 {
-    ATTN_TRY(cli_model_load(&job->model, name, error));
+    ATTN_TRY(cli_model_load(&job->model, "translate", name, error));
     attn_blas_use_one_thread();
     job->capacity = (size_t)job->threads * THREAD_LINES;
     job->pool = pthreadpool_create((size_t)job->threads);

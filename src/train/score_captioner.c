@@ -276,6 +276,8 @@ attn_status attn_captioner_score(const attn_score_job *job, json_t *scores,
         status = score_batch(&scoring, first, error);
     if (status == ATTN_OK)
         report(&scoring, scores);
+    if (status == ATTN_OK)
+        attn_score_note(scores, attn_captioner_note(scoring.captioner));
     attn_captioner_destroy(scoring.captioner);
     attn_tokenizer_destroy(scoring.tokenizer);
     attn_context_destroy(scoring.context);

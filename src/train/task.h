@@ -112,6 +112,9 @@ struct attn_task_kind {
 /** A number, or null where it is not finite, which JSON has no word for. */
 json_t *attn_json_number(double number);
 
+/** "note": what loading a model found worth saying; nothing for "". */
+void attn_score_note(json_t *scores, const char *note);
+
 /** Kinds that a recipe may name, NULL-ended. */
 const attn_task_kind *const *attn_task_kinds(void);
 /** The kind of the model in a folder, by its config.json; NULL where there is none. */

@@ -267,6 +267,8 @@ static attn_status score(const attn_score_job *job, json_t *scores, attn_error *
         status = attn_language_is_pairs(job->file)
                      ? attn_language_score_pairs(&scorer, job->file, scores, error)
                      : attn_language_score_texts(&scorer, job->file, scores, error);
+    if (status == ATTN_OK)
+        attn_score_note(scores, attn_language_note(scorer.language));
     if (status == ATTN_OK && job->progress)
         say_scores(job, scores);
     attn_tokenizer_destroy(scorer.tokenizer);

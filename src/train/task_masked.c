@@ -281,6 +281,8 @@ static attn_status score(const attn_score_job *job, json_t *scores, attn_error *
                            "%s/tokenizer.json: no <mask>, expected one", job->folder);
     if (status == ATTN_OK)
         status = score_file(&shipped, job, scores, error);
+    if (status == ATTN_OK)
+        attn_score_note(scores, attn_bert_note(shipped.bert));
     attn_tokenizer_destroy(shipped.tokenizer);
     attn_bert_destroy(shipped.bert);
     return status;

@@ -20,6 +20,12 @@ const attn_task_kind *const *attn_task_kinds(void)
     return KINDS;
 }
 
+void attn_score_note(json_t *scores, const char *note)
+{
+    if (*note)
+        json_object_set_new(scores, "note", json_string(note));
+}
+
 json_t *attn_json_number(double number)
 {
     return isfinite(number) ? json_real(number) : json_null();
