@@ -89,7 +89,7 @@ attn_output tensor_output(const struct tensor *t)
     return output;
 }
 
-static void tensor_randomise(struct tensor *t, float size)
+void tensor_randomise(const struct tensor *t, float size)
 {
     for (int64_t b = 0; b < t->extent[0]; b++)
         for (int64_t h = 0; h < t->extent[1]; h++)

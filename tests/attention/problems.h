@@ -15,6 +15,7 @@ struct tensor {
 
 struct tensor tensor_create(int64_t e0, int64_t e1, int64_t e2, int64_t e3);
 float *tensor_at(const struct tensor *t, int64_t b, int64_t h, int64_t l, int64_t d);
+void tensor_randomise(const struct tensor *t, float size); /* −2·size to 2·size */
 attn_input tensor_input(const struct tensor *t);
 attn_output tensor_output(const struct tensor *t);
 

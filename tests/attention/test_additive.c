@@ -3,6 +3,7 @@
  * every option, statistic and gradient is shown by the random problems of the other
  * tests, of which every third has them. */
 #include "attention/reference.h"
+#include "dense.h"
 #include "problems.h"
 #include <math.h>
 #include <setjmp.h>
@@ -14,88 +15,10 @@
 
 #include <cmocka.h>
 
-static float *floats(int64_t count)
+/* One batch of additive attention. */
+static struct dense call_create(int64_t B, int64_t H, int64_t Lq, int64_t Lk, int64_t D)
 {
-    float *const x = calloc((size_t)count + 1, sizeof *x);
-    assert_non_null(x);
-    for (int64_t n = 0; n < count; n++)
-        x[n] = random_float();
-    return x;
-}
-
-static float *copied(const float *x, int64_t count)
-{
-    float *const copy = floats(count);
-    memcpy(copy, x, (size_t)count * sizeof *copy);
-    return copy;
-}
-
-/* One batch of additive attention on contiguous memory. */
-struct call {
-    attn_shape shape;
-    attn_options options;
-    float *query, *key, *value, *vector, *output, *lse;
-    float *slope, *query_slope, *key_slope, *value_slope, *vector_slope;
-};
-
-static struct call call_create(int64_t B, int64_t H, int64_t Lq, int64_t Lk, int64_t D)
-{
-    struct call c = {.shape = {B, H, H, Lq, Lk, D, 3}};
-    const int64_t queries = B * H * Lq, keys = B * H * Lk;
-    c.query = floats(queries * D), c.query_slope = floats(queries * D);
-    c.key = floats(keys * D), c.key_slope = floats(keys * D);
-    c.value = floats(keys * 3), c.value_slope = floats(keys * 3);
-    c.output = floats(queries * 3), c.slope = floats(queries * 3);
-    c.lse = floats(queries);
-    c.vector = floats(H * D), c.vector_slope = floats(H * D);
-    attn_options_init_additive(&c.options, &c.shape, c.vector);
-    return c;
-}
-
-static void call_destroy(struct call *c)
-{
-    free(c->query), free(c->key), free(c->value), free(c->vector), free(c->output);
-    free(c->lse), free(c->slope), free(c->query_slope), free(c->key_slope);
-    free(c->value_slope), free(c->vector_slope);
-}
-
-static attn_tensors call_tensors(const struct call *c)
-{
-    const attn_shape *const s = &c->shape;
-    return (attn_tensors){
-        .query = attn_input_dense(c->query, s->H, s->Lq, s->D),
-        .key = attn_input_dense(c->key, s->Hk, s->Lk, s->D),
-        .value = attn_input_dense(c->value, s->Hk, s->Lk, s->Dv),
-        .output = attn_output_dense(c->output, s->H, s->Lq, s->Dv),
-        .lse = c->lse,
-    };
-}
-
-static attn_gradients call_gradients(const struct call *c)
-{
-    const attn_shape *const s = &c->shape;
-    return (attn_gradients){
-        .output = attn_input_dense(c->slope, s->H, s->Lq, s->Dv),
-        .query = attn_output_dense(c->query_slope, s->H, s->Lq, s->D),
-        .key = attn_output_dense(c->key_slope, s->Hk, s->Lk, s->D),
-        .value = attn_output_dense(c->value_slope, s->Hk, s->Lk, s->Dv),
-        .additive = c->vector_slope,
-    };
-}
-
-static void forward(attn_context *context, const struct call *c)
-{
-    const attn_tensors tensors = call_tensors(c);
-    if (attn_forward(context, &c->shape, &tensors, &c->options) != ATTN_OK)
-        fail_msg("%s", attn_context_message(context));
-}
-
-static void backward(attn_context *context, const struct call *c)
-{
-    const attn_tensors tensors = call_tensors(c);
-    const attn_gradients gradients = call_gradients(c);
-    if (attn_backward(context, &c->shape, &tensors, &c->options, &gradients) != ATTN_OK)
-        fail_msg("%s", attn_context_message(context));
+    return dense_create((attn_shape){B, H, H, Lq, Lk, D, 3}, true);
 }
 
 /* ---- How exact ------------------------------------------------------------------------
@@ -105,7 +28,7 @@ static void backward(attn_context *context, const struct call *c)
 static void check_terms(attn_context *context)
 {
     enum { QUERIES = 6000, KEYS = 40 };
-    struct call c = call_create(1, 1, QUERIES, 1, 1);
+    struct dense c = call_create(1, 1, QUERIES, 1, 1);
     c.vector[0] = 1.0f;
     double worst = 0.0;
     for (int n = 0; n < KEYS; n++) {
@@ -113,7 +36,7 @@ static void check_terms(attn_context *context)
         for (int i = 0; i < QUERIES; i++)
             c.query[i] =
                 n % 2 ? 2.5f * random_float() - c.key[0] : 16.0f * random_float();
-        forward(context, &c);
+        dense_forward(context, &c);
         for (int i = 0; i < QUERIES; i++) {
             const double x = (double)c.query[i] + (double)c.key[0];
             const double error = fabs((double)c.lse[i] - tanh(x));
@@ -124,7 +47,7 @@ static void check_terms(attn_context *context)
         }
     }
     print_message("%s: terms within %.3g\n", attn_context_isa(context), worst);
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void a_term_is_within_its_bound(void **state)
@@ -146,7 +69,7 @@ static double error_in_ulp(float got, double exact)
 static void check_tanh(attn_context *context)
 {
     enum { QUERIES = 1 << 16 };
-    struct call c = call_create(1, 1, QUERIES, 1, 1);
+    struct dense c = call_create(1, 1, QUERIES, 1, 1);
     attn_options_init(&c.options, &c.shape);
     c.options.softcap = 1.0f;
     c.key[0] = 1.0f;
@@ -157,7 +80,7 @@ static void check_tanh(attn_context *context)
             const uint32_t x = bits | (bits & 1) << 31;
             memcpy(&c.query[count], &x, sizeof x);
         }
-        forward(context, &c);
+        dense_forward(context, &c);
         for (int i = 0; i < count; i++) {
             const double error = error_in_ulp(c.lse[i], tanh((double)c.query[i]));
             worst = fmax(worst, error);
@@ -168,9 +91,9 @@ static void check_tanh(attn_context *context)
     }
     print_message("%s: tanh within %.2f ulp\n", attn_context_isa(context), worst);
     c.query[0] = INFINITY, c.query[1] = -INFINITY, c.query[2] = NAN;
-    forward(context, &c);
+    dense_forward(context, &c);
     assert_true(c.lse[0] == 1.0f && c.lse[1] == -1.0f && isnan(c.lse[2]));
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void tanh_is_within_2_ulp(void **state)
@@ -193,18 +116,18 @@ static void assert_near(const float *got, const float *expected, int64_t count,
 }
 
 /* All that the call gives, forward and backward. */
-static void assert_is_reference(attn_context *context, struct call *c, double size)
+static void assert_is_reference(attn_context *context, struct dense *c, double size)
 {
     const attn_shape *const s = &c->shape;
     const int64_t queries = s->B * s->H * s->Lq, keys = s->B * s->H * s->Lk;
-    forward(context, c);
-    backward(context, c);
-    struct call expected = call_create(s->B, s->H, s->Lq, s->Lk, s->D);
-    const attn_tensors inputs = call_tensors(c);
-    attn_tensors tensors = call_tensors(&expected);
+    dense_forward(context, c);
+    dense_backward(context, c);
+    struct dense expected = call_create(s->B, s->H, s->Lq, s->Lk, s->D);
+    const attn_tensors inputs = dense_tensors(c);
+    attn_tensors tensors = dense_tensors(&expected);
     tensors.query = inputs.query, tensors.key = inputs.key, tensors.value = inputs.value;
-    attn_gradients gradients = call_gradients(&expected);
-    gradients.output = call_gradients(c).output;
+    attn_gradients gradients = dense_gradients(&expected);
+    gradients.output = dense_gradients(c).output;
     assert_int_equal(attn_forward_reference(s, &tensors, &c->options), ATTN_OK);
     assert_int_equal(attn_backward_reference(s, &tensors, &c->options, &gradients),
                      ATTN_OK);
@@ -215,18 +138,18 @@ static void assert_is_reference(attn_context *context, struct call *c, double si
     assert_near(c->key_slope, expected.key_slope, keys * s->D, 1e-4 * size, "key");
     assert_near(c->value_slope, expected.value_slope, keys * 3, 1e-4, "value");
     assert_near(c->vector_slope, expected.vector_slope, s->H * s->D, 2e-4, "vector");
-    call_destroy(&expected);
+    dense_destroy(&expected);
 }
 
 static void check_sizes(attn_context *context)
 {
     static const int64_t sizes[] = {1, 2, 15, 63, 64, 65, 100, 127, 129, 200};
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
-        struct call c = call_create(2, 2, 50 - 4 * (int64_t)n, 140, sizes[n]);
+        struct dense c = call_create(2, 2, 50 - 4 * (int64_t)n, 140, sizes[n]);
         for (int64_t d = 0; d < 2 * sizes[n]; d++)
             c.vector[d] *= 1.0f / sqrtf((float)sizes[n]);
         assert_is_reference(context, &c, 1.0);
-        call_destroy(&c);
+        dense_destroy(&c);
     }
 }
 
@@ -241,7 +164,7 @@ static void check_single_queries(attn_context *context)
 {
     static const int64_t sizes[] = {1, 7, 16, 40, 64, 65, 130, 256};
     for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++) {
-        struct call c = call_create(3, 2, 1, 300, sizes[n]);
+        struct dense c = call_create(3, 2, 1, 300, sizes[n]);
         for (int64_t d = 0; d < 2 * sizes[n]; d++)
             c.vector[d] *= 1.0f / sqrtf((float)sizes[n]);
         if (n % 2 > 0) { /* and some that are not moderate */
@@ -250,7 +173,7 @@ static void check_single_queries(attn_context *context)
             c.key[sizes[n] * 400] = 100.0f;
         }
         assert_is_reference(context, &c, 1.0);
-        call_destroy(&c);
+        dense_destroy(&c);
     }
 }
 
@@ -263,7 +186,7 @@ static void single_queries_agree_with_the_reference(void **state)
 /* Elements far beyond the exponent's range, of which query and key may cancel. */
 static void check_large(attn_context *context)
 {
-    struct call c = call_create(1, 1, 70, 150, 21);
+    struct dense c = call_create(1, 1, 70, 150, 21);
     for (int64_t n = 0; n < 70; n += 3)
         c.query[n * 21 + n % 21] = n % 2 ? 1e30f : -27.0f - (float)n;
     for (int64_t n = 0; n < 150; n += 5)
@@ -271,7 +194,7 @@ static void check_large(attn_context *context)
     c.query[5 * 21] = 60.0f, c.key[7 * 21] = -60.25f;
     c.query[8 * 21] = INFINITY, c.key[9 * 21 + 1] = -INFINITY;
     assert_is_reference(context, &c, 1.0);
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void large_elements_agree_with_the_reference(void **state)
@@ -292,7 +215,7 @@ static void check_vectors(attn_context *context)
         {-1.0f, 1.0f, -1.0f, 1.0}, {1.0f, -1.0f, 0.0f, 1.0},
     };
     for (size_t n = 0; n < sizeof kinds / sizeof *kinds; n++) {
-        struct call c = call_create(1, 1, 20, 30, 9);
+        struct dense c = call_create(1, 1, 20, 30, 9);
         for (int64_t d = 0; d < 9; d++)
             c.vector[d] = d == 0 ? kinds[n].first : kinds[n].others;
         c.options.scale = kinds[n].scale;
@@ -300,7 +223,7 @@ static void check_vectors(attn_context *context)
         if (size > 1e3f) /* the slope by the vector is as large */
             memset(c.slope, 0, 20 * 3 * sizeof *c.slope);
         assert_is_reference(context, &c, kinds[n].size);
-        call_destroy(&c);
+        dense_destroy(&c);
     }
 }
 
@@ -312,16 +235,16 @@ static void vectors_of_every_kind_agree_with_the_reference(void **state)
 
 static void check_not_finite_vector(attn_context *context)
 {
-    struct call c = call_create(1, 2, 5, 6, 4);
+    struct dense c = call_create(1, 2, 5, 6, 4);
     c.vector[1] = NAN;
-    forward(context, &c);
+    dense_forward(context, &c);
     for (int64_t i = 0; i < 10; i++)
         assert_int_equal(isnan(c.lse[i]), i < 5);
     c.vector[1] = INFINITY;
-    forward(context, &c);
+    dense_forward(context, &c);
     for (int64_t i = 5; i < 10; i++)
         assert_true(isfinite(c.lse[i]));
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void a_vector_that_is_not_finite_spoils_its_head_alone(void **state)
@@ -337,14 +260,14 @@ static void a_vector_that_is_not_finite_spoils_its_head_alone(void **state)
 static void check_padding(attn_context *context)
 {
     static const int64_t lengths[] = {2, 3};
-    struct call c = call_create(2, 1, 1, 3, 5);
+    struct dense c = call_create(2, 1, 1, 3, 5);
     static const float annotations[] = {4.0f, 4.0f, 0.0f};
     memset(c.vector, 0, 5 * sizeof *c.vector);
     for (int64_t n = 0; n < 2 * 3 * 3; n++)
         c.value[n] = annotations[n / 3 % 3];
     for (int zero = 0; zero < 2; zero++) { /* zero projections, then a zero vector */
         c.options.key_lengths = lengths;
-        forward(context, &c);
+        dense_forward(context, &c);
         assert_true(c.output[0] == 4.0f);
         assert_true(fabsf(c.output[3] - 8.0f / 3.0f) < 1e-6f);
         assert_true(fabsf(c.lse[0] - logf(2.0f)) < 1e-7f);
@@ -353,7 +276,7 @@ static void check_padding(attn_context *context)
         for (int64_t d = 0; d < 5; d++)
             c.vector[d] = 0.3f * (float)(d - 2);
     }
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void padding_takes_no_part_in_the_context(void **state)
@@ -365,21 +288,21 @@ static void padding_takes_no_part_in_the_context(void **state)
 /* tanh(q + k) knows the sum alone, and is odd. */
 static void check_symmetry(attn_context *context)
 {
-    struct call c = call_create(1, 1, 40, 40, 33);
-    forward(context, &c);
+    struct dense c = call_create(1, 1, 40, 40, 33);
+    dense_forward(context, &c);
     float *const lse = copied(c.lse, 40);
     for (int64_t n = 0; n < 40 * 33; n++)
         c.query[n] = -c.query[n], c.key[n] = -c.key[n];
     for (int64_t d = 0; d < 33; d++)
         c.vector[d] = -c.vector[d];
-    forward(context, &c);
+    dense_forward(context, &c);
     assert_near(c.lse, lse, 40, 0.0, "lse of the negatives");
     for (int64_t n = 0; n < 40 * 33; n++)
         c.query[n] += 0.25f, c.key[n] -= 0.25f;
-    forward(context, &c);
+    dense_forward(context, &c);
     assert_near(c.lse, lse, 40, 1e-5, "lse of the moved");
     free(lse);
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void only_the_sum_of_query_and_key_counts(void **state)
@@ -392,9 +315,9 @@ static void only_the_sum_of_query_and_key_counts(void **state)
 static void check_independence(attn_context *context)
 {
     enum { L = 200, D = 70, SEEN_FROM = 100 };
-    struct call c = call_create(1, 1, L, L, D);
+    struct dense c = call_create(1, 1, L, L, D);
     c.options.causal = true;
-    forward(context, &c), backward(context, &c);
+    dense_forward(context, &c), dense_backward(context, &c);
     float *const output = copied(c.output, L * 3), *const lse = copied(c.lse, L);
     float *const query_slope = copied(c.query_slope, L * D);
     static const float poison[] = {50.0f, NAN, INFINITY, -1e30f};
@@ -402,14 +325,14 @@ static void check_independence(attn_context *context)
         c.key[(SEEN_FROM + n) * D + 2 * n] = poison[n];
         c.query[(SEEN_FROM + 10 + n) * D + n] = poison[n];
     }
-    forward(context, &c), backward(context, &c);
+    dense_forward(context, &c), dense_backward(context, &c);
     assert_memory_equal(output, c.output, SEEN_FROM * 3 * sizeof(float));
     assert_memory_equal(lse, c.lse, SEEN_FROM * sizeof(float));
     assert_memory_equal(query_slope, c.query_slope, SEEN_FROM * D * sizeof(float));
     for (int64_t i = SEEN_FROM + 1; i < L; i++)
         assert_true(isnan(c.lse[i]));
     free(output), free(lse), free(query_slope);
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void what_a_row_does_not_see_changes_none_of_its_bits(void **state)
@@ -420,15 +343,15 @@ static void what_a_row_does_not_see_changes_none_of_its_bits(void **state)
 
 static void check_one_key(attn_context *context)
 {
-    struct call c = call_create(2, 2, 30, 1, 19);
-    forward(context, &c), backward(context, &c);
+    struct dense c = call_create(2, 2, 30, 1, 19);
+    dense_forward(context, &c), dense_backward(context, &c);
     for (int64_t n = 0; n < 2 * 2 * 30 * 19; n++)
         assert_true(c.query_slope[n] == 0.0f);
     for (int64_t n = 0; n < 2 * 2 * 19; n++)
         assert_true(c.key_slope[n] == 0.0f);
     for (int64_t n = 0; n < 2 * 19; n++)
         assert_true(c.vector_slope[n] == 0.0f);
-    call_destroy(&c);
+    dense_destroy(&c);
 }
 
 static void one_visible_key_gives_gradients_of_exactly_0(void **state)
@@ -442,14 +365,14 @@ static void no_keys_or_no_queries_give_a_gradient_of_0(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct call no_keys = call_create(2, 2, 3, 0, 5),
-                no_queries = call_create(2, 2, 0, 3, 5);
-    forward(context, &no_keys), backward(context, &no_keys);
-    forward(context, &no_queries), backward(context, &no_queries);
+    struct dense no_keys = call_create(2, 2, 3, 0, 5),
+                 no_queries = call_create(2, 2, 0, 3, 5);
+    dense_forward(context, &no_keys), dense_backward(context, &no_keys);
+    dense_forward(context, &no_queries), dense_backward(context, &no_queries);
     for (int64_t n = 0; n < 2 * 5; n++)
         assert_true(no_keys.vector_slope[n] == 0.0f &&
                     no_queries.vector_slope[n] == 0.0f);
-    call_destroy(&no_keys), call_destroy(&no_queries);
+    dense_destroy(&no_keys), dense_destroy(&no_queries);
     attn_context_destroy(context);
 }
 
@@ -465,9 +388,9 @@ static void the_plan_says_additive_and_memory_is_linear(void **state)
     size_t bytes[2][2];
     for (int n = 0; n < 2; n++) {
         const int64_t L = n ? 4096 : 1024;
-        struct call c = call_create(1, 1, L, L, 128);
-        const attn_tensors tensors = call_tensors(&c);
-        const attn_gradients gradients = call_gradients(&c);
+        struct dense c = call_create(1, 1, L, L, 128);
+        const attn_tensors tensors = dense_tensors(&c);
+        const attn_gradients gradients = dense_gradients(&c);
         attn_plan plan;
         assert_int_equal(
             attn_plan_forward(context, &c.shape, &tensors, &c.options, &plan), ATTN_OK);
@@ -478,17 +401,17 @@ static void the_plan_says_additive_and_memory_is_linear(void **state)
                          ATTN_OK);
         assert_memory_equal(plan.path, "additive", strlen("additive"));
         bytes[1][n] = plan.scratch_bytes;
-        call_destroy(&c);
+        dense_destroy(&c);
     }
     assert_true(bytes[0][1] == bytes[0][0]);
     assert_true(bytes[1][1] <= 4 * bytes[1][0]);
     attn_context_destroy(context);
 }
 
-static void assert_refused(attn_context *context, const struct call *c,
+static void assert_refused(attn_context *context, const struct dense *c,
                            const attn_gradients *gradients, const char *expected)
 {
-    const attn_tensors tensors = call_tensors(c);
+    const attn_tensors tensors = dense_tensors(c);
     const attn_status status =
         gradients ? attn_backward(context, &c->shape, &tensors, &c->options, gradients)
                   : attn_forward(context, &c->shape, &tensors, &c->options);
@@ -501,7 +424,7 @@ static void what_cannot_be_is_refused_by_name(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct call c = call_create(1, 1, 2, 3, 4);
+    struct dense c = call_create(1, 1, 2, 3, 4);
     assert_true(c.options.scale == 1.0f && c.options.score == ATTN_SCORE_ADDITIVE);
     c.options.additive = NULL;
     assert_refused(context, &c, NULL,
@@ -520,11 +443,11 @@ static void what_cannot_be_is_refused_by_name(void **state)
     assert_refused(context, &c, NULL,
                    "attn_forward: options.scale is inf, expected a finite number");
     attn_options_init(&c.options, &c.shape);
-    const attn_gradients gradients = call_gradients(&c);
+    const attn_gradients gradients = dense_gradients(&c);
     assert_refused(context, &c, &gradients,
                    "attn_backward: gradients.additive is given without "
                    "options.additive, expected both or gradients.additive NULL");
-    call_destroy(&c);
+    dense_destroy(&c);
     attn_context_destroy(context);
 }
 

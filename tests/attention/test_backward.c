@@ -3,9 +3,9 @@
  * problems with every option, poison in whatever is hidden; then what the header
  * promises. */
 #include "attention/reference.h"
+#include "dense.h"
 #include "problems.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,15 +23,6 @@ struct slopes {
     float *sinks, *additive;
 };
 
-static void randomise(const struct tensor *t)
-{
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t l = 0; l < t->extent[2]; l++)
-                for (int64_t d = 0; d < t->extent[3]; d++)
-                    *tensor_at(t, b, h, l, d) = random_float();
-}
-
 static struct slopes slopes_create(const struct problem *p)
 {
     const attn_shape *const s = &p->shape;
@@ -41,7 +32,7 @@ static struct slopes slopes_create(const struct problem *p)
         .key = tensor_create(s->B, s->Hk, s->Lk, s->D),
         .value = tensor_create(s->B, s->Hk, s->Lk, s->Dv),
     };
-    randomise(&g.output);
+    tensor_randomise(&g.output, 1.0f);
     if (p->options.bias.data) {
         const int64_t *const e = p->bias.extent;
         g.bias = tensor_create(e[0], e[1], e[2], e[3]);
@@ -366,34 +357,6 @@ static void copy_tensor(const struct tensor *to, const struct tensor *from)
                     *tensor_at(to, b, h, l, d) = *tensor_at(from, b, h, l, d);
 }
 
-struct thread_task {
-    pthread_t thread;
-    void (*task)(void *argument, size_t index);
-    void *argument;
-    size_t index;
-};
-
-static void *run_task(void *argument)
-{
-    const struct thread_task *const t = argument;
-    t->task(t->argument, t->index);
-    return NULL;
-}
-
-static void on_threads(void *pool, size_t count,
-                       void (*task)(void *argument, size_t index), void *argument)
-{
-    (void)pool;
-    struct thread_task tasks[8];
-    assert_true(count <= 8);
-    for (size_t i = 0; i < count; i++) {
-        tasks[i] = (struct thread_task){.task = task, .argument = argument, .index = i};
-        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
-    }
-    for (size_t i = 0; i < count; i++)
-        pthread_join(tasks[i].thread, NULL);
-}
-
 /* A pool may run all tasks on one thread, and in any order. */
 static void last_task_first(void *pool, size_t count,
                             void (*task)(void *argument, size_t index), void *argument)
@@ -401,15 +364,6 @@ static void last_task_first(void *pool, size_t count,
     (void)pool;
     while (count > 0)
         task(argument, --count);
-}
-
-static float *floats(int64_t count)
-{
-    float *const x = calloc((size_t)count + 1, sizeof *x);
-    assert_non_null(x);
-    for (int64_t n = 0; n < count; n++)
-        x[n] = random_float();
-    return x;
 }
 
 /* Gates, and a layout whose rows cut through groups of queries. */
@@ -460,10 +414,11 @@ static struct problem threaded_problem(void)
     p.query = tensor_create(1, shape.H, shape.Lq, shape.D);
     p.key = tensor_create(1, shape.Hk, shape.Lk, shape.D);
     p.value = tensor_create(1, shape.Hk, shape.Lk, shape.Dv);
-    randomise(&p.query), randomise(&p.key), randomise(&p.value);
+    tensor_randomise(&p.query, 1.0f), tensor_randomise(&p.key, 1.0f),
+        tensor_randomise(&p.value, 1.0f);
     if (seed % 8 < 4) {
         p.bias = tensor_create(1, 1, seed % 16 < 8 ? shape.Lq : 1, shape.Lk);
-        randomise(&p.bias);
+        tensor_randomise(&p.bias, 1.0f);
         p.options.bias = tensor_input(&p.bias);
         p.options.bias.stride[0] = p.options.bias.stride[1] = 0;
         if (p.bias.extent[2] == 1)
@@ -507,7 +462,7 @@ static void check_threads(attn_context *context)
         const attn_context_options options = {
             .isa = attn_context_isa(context),
             .threads = 2 + seed % 3,
-            .parallel_for = seed % 5 == 4 ? last_task_first : on_threads,
+            .parallel_for = seed % 5 == 4 ? last_task_first : thread_each,
         };
         attn_context *threaded = NULL;
         assert_int_equal(attn_context_create(&threaded, &options), ATTN_OK);
@@ -540,69 +495,15 @@ static void threads_change_no_bit(void **state)
     on_every_level(check_threads);
 }
 
-/* A head on contiguous memory: what most of the tests below need. */
-struct plain {
-    attn_shape shape;
-    attn_options options;
-    float *query, *key, *value, *output, *lse, *slope;
-    float *query_slope, *key_slope, *value_slope;
-};
-
-static struct plain plain_create(int64_t H, int64_t Lq, int64_t Lk, int64_t D)
+static struct dense plain_create(int64_t H, int64_t Lq, int64_t Lk, int64_t D)
 {
-    struct plain p = {.shape = {1, H, H, Lq, Lk, D, D}};
-    attn_options_init(&p.options, &p.shape);
-    p.query = floats(H * Lq * D), p.query_slope = floats(H * Lq * D);
-    p.key = floats(H * Lk * D), p.key_slope = floats(H * Lk * D);
-    p.value = floats(H * Lk * D), p.value_slope = floats(H * Lk * D);
-    p.output = floats(H * Lq * D), p.slope = floats(H * Lq * D);
-    p.lse = floats(H * Lq);
-    return p;
+    return dense_create((attn_shape){1, H, H, Lq, Lk, D, D}, false);
 }
 
-static void plain_destroy(struct plain *p)
+static void plain_run(attn_context *context, const struct dense *p)
 {
-    free(p->query), free(p->query_slope), free(p->key), free(p->key_slope);
-    free(p->value), free(p->value_slope), free(p->output), free(p->slope), free(p->lse);
-}
-
-static attn_tensors plain_tensors(const struct plain *p)
-{
-    const attn_shape *const s = &p->shape;
-    return (attn_tensors){
-        .query = attn_input_dense(p->query, s->H, s->Lq, s->D),
-        .key = attn_input_dense(p->key, s->Hk, s->Lk, s->D),
-        .value = attn_input_dense(p->value, s->Hk, s->Lk, s->Dv),
-        .output = attn_output_dense(p->output, s->H, s->Lq, s->Dv),
-        .lse = p->lse,
-    };
-}
-
-static attn_gradients plain_gradients(const struct plain *p)
-{
-    const attn_shape *const s = &p->shape;
-    return (attn_gradients){
-        .output = attn_input_dense(p->slope, s->H, s->Lq, s->Dv),
-        .query = attn_output_dense(p->query_slope, s->H, s->Lq, s->D),
-        .key = attn_output_dense(p->key_slope, s->Hk, s->Lk, s->D),
-        .value = attn_output_dense(p->value_slope, s->Hk, s->Lk, s->Dv),
-    };
-}
-
-static void plain_run(attn_context *context, const struct plain *p)
-{
-    const attn_tensors tensors = plain_tensors(p);
-    const attn_gradients gradients = plain_gradients(p);
-    if (attn_forward(context, &p->shape, &tensors, &p->options) != ATTN_OK ||
-        attn_backward(context, &p->shape, &tensors, &p->options, &gradients) != ATTN_OK)
-        fail_msg("%s", attn_context_message(context));
-}
-
-static float *copied(const float *x, int64_t count)
-{
-    float *const copy = floats(count);
-    memcpy(copy, x, (size_t)count * sizeof *copy);
-    return copy;
+    dense_forward(context, p);
+    dense_backward(context, p);
 }
 
 /* So many that each calls the next one's memory ahead. */
@@ -611,7 +512,7 @@ static void check_many_heads(attn_context *context)
     const int64_t H = 300, Lq = 33, Lk = 40, D = 64;
     const size_t query_bytes = (size_t)(Lq * D) * sizeof(float);
     const size_t key_bytes = (size_t)(Lk * D) * sizeof(float);
-    struct plain all = plain_create(H, Lq, Lk, D), one = plain_create(1, Lq, Lk, D);
+    struct dense all = plain_create(H, Lq, Lk, D), one = plain_create(1, Lq, Lk, D);
     plain_run(context, &all);
     for (int64_t h = 0; h < H; h += 13) {
         memcpy(one.query, all.query + h * Lq * D, query_bytes);
@@ -623,8 +524,8 @@ static void check_many_heads(attn_context *context)
         assert_memory_equal(one.key_slope, all.key_slope + h * Lk * D, key_bytes);
         assert_memory_equal(one.value_slope, all.value_slope + h * Lk * D, key_bytes);
     }
-    plain_destroy(&all);
-    plain_destroy(&one);
+    dense_destroy(&all);
+    dense_destroy(&one);
 }
 
 static void one_of_many_short_heads_has_the_bits_it_has_alone(void **state)
@@ -637,7 +538,7 @@ static void one_of_many_short_heads_has_the_bits_it_has_alone(void **state)
  * the gradients of these keys. */
 static void check_nan(attn_context *context)
 {
-    struct plain p = plain_create(1, 200, 200, 20);
+    struct dense p = plain_create(1, 200, 200, 20);
     p.options.causal = true;
     plain_run(context, &p);
     float *const query_slope = copied(p.query_slope, 200 * 20);
@@ -659,7 +560,7 @@ static void check_nan(attn_context *context)
             }
         }
     free(query_slope), free(key_slope), free(value_slope);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void nan_of_a_query_reaches_only_the_keys_it_sees(void **state)
@@ -671,7 +572,7 @@ static void nan_of_a_query_reaches_only_the_keys_it_sees(void **state)
 /* Keys 60 and beyond are hidden from queries 0 to 59: their NaN may not reach those. */
 static void check_hidden_key(attn_context *context)
 {
-    struct plain p = plain_create(1, 120, 120, 20);
+    struct dense p = plain_create(1, 120, 120, 20);
     p.options.causal = true;
     plain_run(context, &p);
     float *const query_slope = copied(p.query_slope, 60 * 20);
@@ -680,7 +581,7 @@ static void check_hidden_key(attn_context *context)
     plain_run(context, &p);
     assert_memory_equal(query_slope, p.query_slope, 60 * 20 * sizeof(float));
     free(query_slope);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void nan_of_a_hidden_key_reaches_no_gradient(void **state)
@@ -691,13 +592,13 @@ static void nan_of_a_hidden_key_reaches_no_gradient(void **state)
 
 static void check_one_key(attn_context *context)
 {
-    struct plain p = plain_create(2, 30, 1, 33);
+    struct dense p = plain_create(2, 30, 1, 33);
     plain_run(context, &p);
     for (int64_t n = 0; n < 2 * 30 * 33; n++)
         assert_true(p.query_slope[n] == 0.0f);
     for (int64_t n = 0; n < 2 * 33; n++)
         assert_true(p.key_slope[n] == 0.0f);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void one_visible_key_gives_gradients_of_exactly_0(void **state)
@@ -711,7 +612,7 @@ static void one_visible_key_gives_gradients_of_exactly_0(void **state)
 static void check_empty_row(attn_context *context)
 {
     static const uint8_t keep[] = {1, 0, 0, 0};
-    struct plain p = plain_create(1, 2, 2, 1);
+    struct dense p = plain_create(1, 2, 2, 1);
     p.options.keep = (attn_keep){.data = keep, .stride = {0, 0, 2, 1}};
     p.slope[1] = NAN;
     p.slope[0] = 3.0f;
@@ -720,7 +621,7 @@ static void check_empty_row(attn_context *context)
     assert_true(p.query_slope[0] == 0.0f && p.query_slope[1] == 0.0f);
     assert_true(p.key_slope[0] == 0.0f && p.key_slope[1] == 0.0f);
     assert_true(p.value_slope[0] == 3.0f && p.value_slope[1] == 0.0f);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void empty_row_has_gradient_0(void **state)
@@ -734,7 +635,7 @@ static void no_keys_or_no_queries_give_gradients_of_0(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct plain no_keys = plain_create(2, 3, 0, 4),
+    struct dense no_keys = plain_create(2, 3, 0, 4),
                  no_queries = plain_create(2, 0, 3, 4);
     plain_run(context, &no_keys);
     plain_run(context, &no_queries);
@@ -743,14 +644,14 @@ static void no_keys_or_no_queries_give_gradients_of_0(void **state)
         assert_true(no_queries.key_slope[n] == 0.0f);
         assert_true(no_queries.value_slope[n] == 0.0f);
     }
-    plain_destroy(&no_keys), plain_destroy(&no_queries);
+    dense_destroy(&no_keys), dense_destroy(&no_queries);
     attn_context_destroy(context);
 }
 
 /* Doubling is exact in binary, so twice the loss has exactly twice the gradients. */
 static void check_linear(attn_context *context)
 {
-    struct plain p = plain_create(3, 70, 150, 24);
+    struct dense p = plain_create(3, 70, 150, 24);
     plain_run(context, &p);
     float *const query_slope = copied(p.query_slope, 3 * 70 * 24);
     float *const key_slope = copied(p.key_slope, 3 * 150 * 24);
@@ -762,7 +663,7 @@ static void check_linear(attn_context *context)
     for (int64_t n = 0; n < 3 * 150 * 24; n++)
         assert_true(p.key_slope[n] == 2.0f * key_slope[n]);
     free(query_slope), free(key_slope);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void gradients_are_linear_in_the_outputs(void **state)
@@ -775,7 +676,7 @@ static void gradients_are_linear_in_the_outputs(void **state)
 static void check_packed(attn_context *context)
 {
     static const int64_t starts[] = {0, 5, 150, 163};
-    struct plain p = plain_create(1, 163, 163, 20), alone = p;
+    struct dense p = plain_create(1, 163, 163, 20), alone = p;
     p.options.causal = true;
     p.options.dropout = alone.options.dropout = 0.0;
     p.options.sequences = 3;
@@ -786,7 +687,7 @@ static void check_packed(attn_context *context)
     alone.options.causal = true;
     for (int s = 0; s < 3; s++) {
         const int64_t first = starts[s] * 20, length = starts[s + 1] - starts[s];
-        struct plain of_one = alone;
+        struct dense of_one = alone;
         of_one.shape.Lq = of_one.shape.Lk = length;
         of_one.query += first, of_one.key += first, of_one.value += first;
         of_one.output += first, of_one.slope += first, of_one.lse += starts[s];
@@ -797,7 +698,7 @@ static void check_packed(attn_context *context)
     assert_memory_equal(query_slope, p.query_slope, 163 * 20 * sizeof(float));
     assert_memory_equal(key_slope, p.key_slope, 163 * 20 * sizeof(float));
     free(query_slope), free(key_slope);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
 static void packed_sequence_has_the_bits_it_has_alone(void **state)
@@ -811,14 +712,14 @@ static void dropping_everything_gives_gradients_of_0(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct plain p = plain_create(1, 20, 30, 8);
+    struct dense p = plain_create(1, 20, 30, 8);
     p.options.dropout = 1.0;
     plain_run(context, &p);
     for (int64_t n = 0; n < 20 * 8; n++)
         assert_true(p.query_slope[n] == 0.0f);
     for (int64_t n = 0; n < 30 * 8; n++)
         assert_true(p.key_slope[n] == 0.0f && p.value_slope[n] == 0.0f);
-    plain_destroy(&p);
+    dense_destroy(&p);
     attn_context_destroy(context);
 }
 
@@ -830,9 +731,9 @@ static void plan_tells_the_scratch_that_is_enough(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct plain p = plain_create(2, 200, 300, 20);
-    const attn_tensors tensors = plain_tensors(&p);
-    const attn_gradients gradients = plain_gradients(&p);
+    struct dense p = plain_create(2, 200, 300, 20);
+    const attn_tensors tensors = dense_tensors(&p);
+    const attn_gradients gradients = dense_gradients(&p);
     attn_plan plan;
     plain_run(context, &p);
     assert_int_equal(
@@ -860,10 +761,10 @@ static void plan_tells_the_scratch_that_is_enough(void **state)
     assert_memory_equal(before, p.key_slope, 2 * 300 * 20 * sizeof(float));
     attn_context_destroy(context);
     free(before), free(memory);
-    plain_destroy(&p);
+    dense_destroy(&p);
 }
 
-static void assert_refused(attn_context *context, const struct plain *p,
+static void assert_refused(attn_context *context, const struct dense *p,
                            const attn_tensors *tensors, const attn_gradients *gradients,
                            const char *named, const char *expected)
 {
@@ -880,9 +781,9 @@ static void what_cannot_be_is_refused_by_name(void **state)
     (void)state;
     attn_context *context = NULL;
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
-    struct plain p = plain_create(2, 3, 4, 5);
-    attn_tensors tensors = plain_tensors(&p);
-    attn_gradients gradients = plain_gradients(&p);
+    struct dense p = plain_create(2, 3, 4, 5);
+    attn_tensors tensors = dense_tensors(&p);
+    attn_gradients gradients = dense_gradients(&p);
 
     attn_gradients wrong = gradients;
     wrong.output.data = NULL;
@@ -908,7 +809,7 @@ static void what_cannot_be_is_refused_by_name(void **state)
     tensors.lse = NULL;
     assert_refused(context, &p, &tensors, &gradients, "tensors.lse is NULL",
                    "attn_forward wrote");
-    plain_destroy(&p);
+    dense_destroy(&p);
     attn_context_destroy(context);
 }
 

@@ -4,10 +4,10 @@
 #include "attention/cache.h"
 #include "attention/reference.h"
 #include "attn/cache.h"
+#include "dense.h"
 #include "kernel/decode_table.h"
 #include "problems.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,14 +24,6 @@ static void *allocate(size_t count, size_t size)
     void *const memory = calloc(count + 1, size);
     assert_non_null(memory);
     return memory;
-}
-
-static float *random_floats(int64_t count)
-{
-    float *const x = allocate((size_t)count, sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = random_float();
-    return x;
 }
 
 static void check(const attn_context *context, attn_status status)
@@ -195,9 +187,9 @@ static struct text text_create(int64_t H, int64_t Hk, int64_t L, int64_t D, int6
 {
     return (struct text){
         .shape = {1, H, Hk, L, L, D, Dv},
-        .query = random_floats(H * L * D),
-        .key = random_floats(Hk * L * D),
-        .value = random_floats(Hk * L * Dv),
+        .query = floats(H * L * D),
+        .key = floats(Hk * L * D),
+        .value = floats(Hk * L * Dv),
         .output = allocate((size_t)(H * L * Dv), sizeof(float)),
     };
 }
@@ -782,34 +774,6 @@ static void what_is_done_in_any_order_is_what_a_naive_model_does(void **state)
 
 /* ---- Threads, memory, refusals --------------------------------------------------------
  */
-
-struct task {
-    void (*run)(void *argument, size_t index);
-    void *argument;
-    size_t index;
-    pthread_t thread;
-};
-
-static void *run_task(void *task)
-{
-    struct task *const t = task;
-    t->run(t->argument, t->index);
-    return NULL;
-}
-
-static void thread_each(void *pool, size_t count, void (*run)(void *, size_t),
-                        void *argument)
-{
-    struct task tasks[8];
-    assert_true(count <= 8);
-    *(size_t *)pool = count;
-    for (size_t i = 0; i < count; i++) {
-        tasks[i] = (struct task){run, argument, i, 0};
-        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
-    }
-    for (size_t i = 0; i < count; i++)
-        pthread_join(tasks[i].thread, NULL);
-}
 
 /* Three sequences, alone and together, on 1, 2 and 3 threads. */
 static void check_threads(attn_context *context)

@@ -4,10 +4,10 @@
 #include "attention/cache.h"
 #include "attention/reference.h"
 #include "attn/cache.h"
+#include "dense.h"
 #include "kernel/decode_table.h"
 #include "problems.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,15 +24,6 @@ static void check(const attn_context *context, attn_status status)
 {
     if (status != ATTN_OK)
         fail_msg("%s", attn_context_message(context));
-}
-
-static float *random_floats(int64_t count)
-{
-    float *const x = calloc((size_t)count, sizeof *x);
-    assert_non_null(x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = random_float();
-    return x;
 }
 
 /* ---- A text and its cache -------------------------------------------------------------
@@ -93,10 +84,10 @@ static struct text *text_create(void)
     struct text *const t = calloc(1, sizeof *t);
     assert_non_null(t);
     t->shape = (attn_shape){1, H, HK, L, L, D, DV};
-    t->query = random_floats(H * L * D);
-    t->key = random_floats(HK * L * D);
-    t->value = random_floats(HK * L * DV);
-    t->gates = random_floats(H * L);
+    t->query = floats(H * L * D);
+    t->key = floats(HK * L * D);
+    t->value = floats(HK * L * DV);
+    t->gates = floats(H * L);
     for (int64_t n = 0; n < H * L; n++) /* most are nearly open, some nearly closed */
         t->gates[n] = -0.01f * fabsf(t->gates[n]) - (n % 97 == 0 ? 3.0f : 0.0f);
     for (int64_t h = 0; h < H; h++)
@@ -378,7 +369,7 @@ static void check_touched(attn_context *context)
     const int64_t length = PAGES * KEYS;
     const attn_cache_options options = {
         .Hk = 1, .D = SIZE, .Dv = SIZE, .pages = PAGES, .page_keys = KEYS};
-    float *const rows = random_floats(length * SIZE);
+    float *const rows = floats(length * SIZE);
     attn_cache *cache = NULL;
     int64_t sequence;
     check(context, attn_cache_create(&cache, context, &options));
@@ -477,34 +468,6 @@ static void nothing_hidden_is_read_into_a_result_whatever_is_kept(void **state)
 
 /* ---- Company --------------------------------------------------------------------------
  */
-
-struct task {
-    void (*run)(void *argument, size_t index);
-    void *argument;
-    size_t index;
-    pthread_t thread;
-};
-
-static void *run_task(void *task)
-{
-    struct task *const t = task;
-    t->run(t->argument, t->index);
-    return NULL;
-}
-
-static void thread_each(void *pool, size_t count, void (*run)(void *, size_t),
-                        void *argument)
-{
-    struct task tasks[8];
-    assert_true(count <= 8);
-    (void)pool;
-    for (size_t i = 0; i < count; i++) {
-        tasks[i] = (struct task){run, argument, i, 0};
-        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
-    }
-    for (size_t i = 0; i < count; i++)
-        pthread_join(tasks[i].thread, NULL);
-}
 
 /* Three lengths of one text, each with its own row of the layout and gates of its own,
  * alone and together, on 1, 3 and 8 threads. */

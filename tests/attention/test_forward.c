@@ -4,7 +4,6 @@
 #include "attention/reference.h"
 #include "problems.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* What may change nothing: the number of threads, the batch a sequence is in, padding or
  * packing, lent memory; and what memory the forward pass may take. */
+#include "dense.h"
 #include "problems.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,35 +23,6 @@ static void *allocate(size_t count, size_t size)
 /* ---- Threads --------------------------------------------------------------------------
  */
 
-struct task {
-    void (*run)(void *argument, size_t index);
-    void *argument;
-    size_t index;
-    pthread_t thread;
-};
-
-static void *run_task(void *task)
-{
-    struct task *const t = task;
-    t->run(t->argument, t->index);
-    return NULL;
-}
-
-/* A thread for each index: the worst that a pool can do to the order. */
-static void thread_each(void *pool, size_t count, void (*run)(void *, size_t),
-                        void *argument)
-{
-    struct task tasks[16];
-    assert_true(count <= 16);
-    *(size_t *)pool = count;
-    for (size_t i = 0; i < count; i++) {
-        tasks[i] = (struct task){run, argument, i, 0};
-        assert_int_equal(pthread_create(&tasks[i].thread, NULL, run_task, &tasks[i]), 0);
-    }
-    for (size_t i = 0; i < count; i++)
-        pthread_join(tasks[i].thread, NULL);
-}
-
 /* Dense tensors of one call, and all results in one block of floats. */
 struct call {
     attn_shape shape;
@@ -62,22 +33,14 @@ struct call {
     size_t floats;
 };
 
-static float *random_floats(int64_t count)
-{
-    float *const x = allocate((size_t)count, sizeof *x);
-    for (int64_t i = 0; i < count; i++)
-        x[i] = random_float();
-    return x;
-}
-
 static struct call call_create(attn_shape shape)
 {
     struct call c = {.shape = shape};
     const int64_t rows = shape.B * shape.H * shape.Lq;
     const int64_t keys = shape.B * shape.H * shape.Lk;
-    c.query = random_floats(rows * shape.D);
-    c.key = random_floats(shape.B * shape.Hk * shape.Lk * shape.D);
-    c.value = random_floats(shape.B * shape.Hk * shape.Lk * shape.Dv);
+    c.query = floats(rows * shape.D);
+    c.key = floats(shape.B * shape.Hk * shape.Lk * shape.D);
+    c.value = floats(shape.B * shape.Hk * shape.Lk * shape.Dv);
     c.floats = (size_t)(rows * (shape.Dv + 9) + keys);
     c.results = allocate(c.floats, sizeof *c.results);
     c.keys = allocate((size_t)rows, sizeof *c.keys);

@@ -313,15 +313,6 @@ static void weights_have_the_bits_of_widened_tensors(void **state)
 /* ---- Backward -------------------------------------------------------------------------
  */
 
-static void randomise(const struct tensor *t)
-{
-    for (int64_t b = 0; b < t->extent[0]; b++)
-        for (int64_t h = 0; h < t->extent[1]; h++)
-            for (int64_t l = 0; l < t->extent[2]; l++)
-                for (int64_t d = 0; d < t->extent[3]; d++)
-                    *tensor_at(t, b, h, l, d) = random_float();
-}
-
 struct slopes {
     struct tensor output, query, key, value, bias;
     struct narrow narrow_output, narrow_query, narrow_key, narrow_value, narrow_bias;
@@ -337,7 +328,7 @@ static struct slopes slopes_create(const struct problem *p)
         .key = tensor_create(s->B, s->Hk, s->Lk, s->D),
         .value = tensor_create(s->B, s->Hk, s->Lk, s->Dv),
     };
-    randomise(&g.output);
+    tensor_randomise(&g.output, 1.0f);
     if (p->options.bias.data) {
         const int64_t *const e = p->bias.extent;
         g.bias = tensor_create(e[0], e[1], e[2], e[3]);
