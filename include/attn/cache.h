@@ -138,7 +138,8 @@ typedef struct attn_batch {
  * scores, and lengths and starts, which the cache knows.
  *
  * Only keys and values that a head of their key head's group sees by window, sink keys
- * and blocks are read, and work goes with these.
+ * and blocks are read (of 8 bits, with the others of their tile of 16), and work goes
+ * with these.
  *
  * Error: that of attn_forward.  With ATTN_CACHE_I8, against what the scaled whole numbers
  * mean, for |scores| ≤ 30: the query is rounded to 1/65278 of its largest magnitude q, so
