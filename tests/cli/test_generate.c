@@ -204,6 +204,30 @@ static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void *
     run_free(&result);
 }
 
+/* Of each pair the text that the model knows by heart is the good one, but for the last.
+ */
+static void eval_counts_the_pairs_of_which_the_good_text_is_likelier(void **state)
+{
+    (void)state;
+    attn_error error;
+    static const char pairs[] = "order\t" TEXT "\tvu D\xC3\xA9j\xC3\xA0\n"
+                                "order\t" TEXT "\t!!!!\n"
+                                "reversed\tvu D\xC3\xA9j\xC3\xA0\t" TEXT "\n";
+    assert_int_equal(
+        attn_file_write(in_folder("pairs.tsv"), pairs, strlen(pairs), &error), ATTN_OK);
+    run_result result = run("eval llama pairs.tsv --json", "");
+    assert_int_equal(result.code, 0);
+    const char *const fragments[] = {"\"accuracy\": 0.66666", "\"pairs\": 3",
+                                     "\"order\": 1.0", "\"reversed\": 0.0"};
+    for (size_t i = 0; i < sizeof fragments / sizeof *fragments; i++)
+        if (!strstr(result.out, fragments[i]))
+            fail_msg("no %s in %s", fragments[i], result.out);
+    run_free(&result);
+    expect_run("eval llama pairs.tsv --beam 2", "", 2, "",
+               "attn eval: only --threads and --json are for models that are no "
+               "translators, and llama is of the kind \"language\" (attn eval --help)\n");
+}
+
 static void misuse_is_told(void **state)
 {
     (void)state;
@@ -236,6 +260,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_seed_repeats_a_text_and_another_differs),
         cmocka_unit_test(json_tells_what_was_written),
         cmocka_unit_test(a_text_longer_than_the_positions_is_refused_with_both_numbers),
+        cmocka_unit_test(eval_counts_the_pairs_of_which_the_good_text_is_likelier),
         cmocka_unit_test(misuse_is_told),
     };
     if (argc != 2) {
