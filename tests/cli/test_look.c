@@ -1,45 +1,15 @@
 /* attn look, on a small model that was never trained: where it looks means nothing, but
  * pictures, records, selections and errors are those of any model. */
 #define _XOPEN_SOURCE 700 /* nftw */
-#include "base/context.h"
-#include "file/safetensors.h"
-#include "model/translator.h"
-#include "tests/cli/command.h"
-#include "text/tokenizer.h"
+#include "tests/cli/translator.h"
 #include <jansson.h>
 #include <math.h>
-#include <sys/stat.h>
 
 #define MODEL "--model small-en-fr "
 #define OWN "--translation 'le chat avait faim, le chat' "
 
-static attn_status make_model(attn_error *error)
-{
-    static const char *const texts[] = {"the cat was hungry", "the cat was on the mat",
-                                        "le chat avait faim"};
-    attn_tokenizer *tokenizer;
-    ATTN_TRY(attn_tokenizer_train(&tokenizer, texts, 3, 280, error));
-    const attn_translator_config config = {
-        .vocabulary = attn_tokenizer_size(tokenizer),
-        .width = 16,
-        .heads = 2,
-        .encoder_layers = 2,
-        .decoder_layers = 2,
-        .inner = 32,
-        .max_positions = 32,
-        .normalise_first = true,
-    };
-    attn_status status =
-        attn_tokenizer_save(tokenizer, in_folder("small-en-fr/tokenizer.json"), error);
-    attn_tokenizer_destroy(tokenizer);
-    ATTN_TRY(status);
-    attn_translator *translator;
-    ATTN_TRY(attn_translator_create(&translator, &config, 7, error));
-    status =
-        attn_translator_save(translator, in_folder("small-en-fr"), ATTN_DTYPE_F32, error);
-    attn_translator_destroy(translator);
-    return status;
-}
+static const char *const texts[] = {"the cat was hungry", "the cat was on the mat",
+                                    "le chat avait faim"};
 
 /* Fonts that libfontconfig keeps until the end are no leak of the command's. */
 static attn_status suppress_leaks(attn_error *error)
@@ -58,9 +28,10 @@ static int start(void **state)
     setenv("LC_ALL", "C.UTF-8", 1);
     unsetenv("COLORTERM");
     unsetenv("COLORFGBG");
-    if (folder_make(state) != 0 || mkdir(in_folder("small-en-fr"), 0700) != 0)
+    if (folder_make(state) != 0)
         return -1;
-    if (suppress_leaks(&error) == ATTN_OK && make_model(&error) == ATTN_OK)
+    if (suppress_leaks(&error) == ATTN_OK &&
+        make_translator("small-en-fr", texts, 3, &error) == ATTN_OK)
         return 0;
     print_error("%s\n", error.message);
     return -1;

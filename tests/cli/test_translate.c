@@ -1,54 +1,23 @@
 /* attn translate, on a small model that was never trained: what it writes is babble, but
  * lines, errors and JSON are those of any model. */
 #define _XOPEN_SOURCE 700 /* nftw */
-#include "base/context.h"
-#include "file/safetensors.h"
-#include "model/translator.h"
-#include "tests/cli/command.h"
-#include "text/tokenizer.h"
+#include "tests/cli/translator.h"
 #include <jansson.h>
 #include <math.h>
-#include <sys/stat.h>
 
-enum { POSITIONS = 32 };
-
-static attn_status make_model(attn_error *error)
-{
-    static const char *const texts[] = {
-        "The cat was hungry. The cat was on the mat.",
-        "Le chat avait faim.",
-        "It's c'est don't",
-        "猫猫",
-    };
-    attn_tokenizer *tokenizer;
-    ATTN_TRY(attn_tokenizer_train(&tokenizer, texts, 4, 280, error));
-    const attn_translator_config config = {
-        .vocabulary = attn_tokenizer_size(tokenizer),
-        .width = 16,
-        .heads = 2,
-        .encoder_layers = 2,
-        .decoder_layers = 2,
-        .inner = 32,
-        .max_positions = POSITIONS,
-        .normalise_first = true,
-    };
-    attn_status status =
-        attn_tokenizer_save(tokenizer, in_folder("model/tokenizer.json"), error);
-    attn_tokenizer_destroy(tokenizer);
-    ATTN_TRY(status);
-    attn_translator *translator;
-    ATTN_TRY(attn_translator_create(&translator, &config, 7, error));
-    status = attn_translator_save(translator, in_folder("model"), ATTN_DTYPE_F32, error);
-    attn_translator_destroy(translator);
-    return status;
-}
+static const char *const texts[] = {
+    "The cat was hungry. The cat was on the mat.",
+    "Le chat avait faim.",
+    "It's c'est don't",
+    "猫猫",
+};
 
 static int start(void **state)
 {
     attn_error error;
-    if (folder_make(state) != 0 || mkdir(in_folder("model"), 0700) != 0)
+    if (folder_make(state) != 0)
         return -1;
-    if (make_model(&error) == ATTN_OK)
+    if (make_translator("model", texts, 4, &error) == ATTN_OK)
         return 0;
     print_error("%s\n", error.message);
     return -1;
@@ -340,154 +309,6 @@ static void a_model_of_small_letters_makes_them_wherever_it_is_used(void **state
     run_free(&eval);
 }
 
-static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
-{
-    (void)state;
-    attn_error error;
-    static const char pairs[] = "The cat\tLe chat\nwas hungry\tavait faim\n";
-    assert_int_equal(
-        attn_file_write(in_folder("pairs.tsv"), pairs, strlen(pairs), &error), ATTN_OK);
-    run_result result = run("eval model pairs.tsv --beam 2", "");
-    assert_int_equal(result.code, 0);
-    assert_non_null(strstr(result.out, "2 sentences, 2 references"));
-    assert_non_null(strstr(result.out, "\nattn eval model pairs.tsv --beam 2\n"));
-    run_free(&result);
-}
-
-/* ---- eval ------------------------------------------------------------------------ */
-
-static const char source[] = "The cat was hungry\nIt's on the mat, the cat was\nmat\n";
-
-/* eval of the sentences of source, each with a reference, as JSON. */
-static json_t *eval_json(const char *options, const char *const references[3])
-{
-    attn_error error;
-    char pairs[2048] = "", arguments[128];
-    const char *line = source;
-    for (int i = 0; i < 3; i++, line = strchr(line, '\n') + 1)
-        snprintf(pairs + strlen(pairs), sizeof pairs - strlen(pairs), "%.*s\t%s\n",
-                 (int)strcspn(line, "\n"), line, references[i]);
-    assert_int_equal(attn_file_write(in_folder("refs.tsv"), pairs, strlen(pairs), &error),
-                     ATTN_OK);
-    snprintf(arguments, sizeof arguments, "eval model refs.tsv --json %s", options);
-    run_result result = run(arguments, "");
-    if (result.code != 0)
-        fail_msg("attn %s: %s", arguments, result.err);
-    const char *at = result.out;
-    json_t *const object = object_of(&at);
-    run_free(&result);
-    return object;
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    assert_true(json_is_number(json_object_get(object, key)));
-    return json_number_value(json_object_get(object, key));
-}
-
-static const char *words_of(const json_t *object)
-{
-    return json_string_value(json_object_get(object, "bleu_words"));
-}
-
-static const char *const french[] = {"Le chat avait faim", "sur le tapis", "tapis"};
-static const char *const chinese[] = {"猫饿了。", "它在垫子上。", "垫子"};
-
-/* What the model itself writes is its best reference. */
-static void eval_writes_what_translate_does_and_scores_it_against_references(void **state)
-{
-    (void)state;
-    char own[3][512];
-    const char *const references[] = {own[0], own[1], own[2]};
-    json_decref(eval_json("--beam 1 --write written", french));
-    char *const written = run_file("written");
-    expect_run("translate --model model --beam 1", source, 0, written, "");
-    const char *line = written;
-    for (int i = 0; i < 3; i++, line += strcspn(line, "\n") + 1)
-        snprintf(own[i], sizeof own[i], "%.*s", (int)strcspn(line, "\n"), line);
-    free(written);
-    static const char *const options[] = {"--beam 1", "--beam 1 --bleu zh",
-                                          "--beam 1 --bleu moses"};
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
-        json_t *const scores = eval_json(options[i], references);
-        assert_true(number_of(scores, "bleu") > 99.99);
-        assert_true(number_of(scores, "brevity") > 0.9999);
-        assert_int_equal(number_of(scores, "beams"), 1);
-        json_decref(scores);
-    }
-}
-
-static void eval_cuts_words_as_asked_or_by_the_references(void **state)
-{
-    (void)state;
-    json_t *scores = eval_json("", french);
-    assert_null(words_of(scores)); /* 13a */
-    json_decref(scores);
-    scores = eval_json("", chinese);
-    assert_string_equal(words_of(scores), "zh");
-    json_decref(scores);
-    scores = eval_json("--bleu 13a", chinese);
-    assert_null(words_of(scores));
-    json_decref(scores);
-    scores = eval_json("--bleu moses", french);
-    assert_string_equal(words_of(scores), "moses");
-    json_decref(scores);
-    run_result table = run("eval model refs.tsv --bleu moses --beam 1", "");
-    assert_non_null(
-        strstr(table.out, "\nattn eval model refs.tsv --beam 1 --bleu moses\n"));
-    run_free(&table);
-    expect_run("eval model refs.tsv --bleu chinese", "", 2, "",
-               "attn eval: --bleu is chinese, expected 13a, zh or moses (attn eval "
-               "--help)\n");
-}
-
-static void eval_scores_by_the_length_of_the_source(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"1-5", "6-10"};
-    static const int sentences[] = {2, 1};
-    json_t *const scores = eval_json("", french);
-    const json_t *const lengths = json_object_get(scores, "by_length");
-    assert_int_equal(json_array_size(lengths), 2);
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *const length = json_array_get(lengths, i);
-        assert_string_equal(json_string_value(json_object_get(length, "source_words")),
-                            names[i]);
-        assert_int_equal(number_of(length, "sentences"), sentences[i]);
-        assert_true(number_of(length, "bleu") >= 0.0);
-    }
-    json_decref(scores);
-    run_result table = run("eval model refs.tsv", "");
-    assert_non_null(strstr(table.out, "\n  1-5 "));
-    assert_non_null(strstr(table.out, "   2 sentences of so many words\n  6-10 "));
-    assert_non_null(strstr(table.out, "   1 sentence of so many words\n"));
-    run_free(&table);
-}
-
-static void eval_takes_the_first_lines_other_powers_and_the_other_way(void **state)
-{
-    (void)state;
-    json_t *scores = eval_json("--limit 2 --length-power 0.5 --beam 3", french);
-    assert_int_equal(number_of(scores, "sentences"), 2);
-    assert_int_equal(number_of(scores, "references"), 2);
-    assert_int_equal(number_of(scores, "beams"), 3);
-    assert_true(number_of(scores, "length_power") == 0.5);
-    json_decref(scores);
-    attn_error error;
-    static const char way[] = "Le chat\tTHE CAT\n", other[] = "the cat\tle chat\n";
-    assert_int_equal(attn_file_write(in_folder("way.tsv"), way, strlen(way), &error),
-                     ATTN_OK);
-    assert_int_equal(
-        attn_file_write(in_folder("other.tsv"), other, strlen(other), &error), ATTN_OK);
-    run_result swapped = run("eval model way.tsv --json --swap --lower-case", "");
-    run_result plain = run("eval model other.tsv --json", "");
-    assert_int_equal(swapped.code, 0);
-    assert_memory_equal(swapped.out, plain.out,
-                        (size_t)(strstr(plain.out, "\"seconds\"") - plain.out));
-    run_free(&swapped);
-    run_free(&plain);
-}
-
 int main(int argc, char **argv)
 {
     if (argc < 2)
@@ -506,12 +327,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_tokenizer_of_another_model_is_refused_by_every_verb),
         cmocka_unit_test(json_has_an_object_a_line_with_its_alignment),
         cmocka_unit_test(a_model_of_small_letters_makes_them_wherever_it_is_used),
-        cmocka_unit_test(eval_ends_with_the_command_that_gives_its_scores_again),
-        cmocka_unit_test(
-            eval_writes_what_translate_does_and_scores_it_against_references),
-        cmocka_unit_test(eval_cuts_words_as_asked_or_by_the_references),
-        cmocka_unit_test(eval_scores_by_the_length_of_the_source),
-        cmocka_unit_test(eval_takes_the_first_lines_other_powers_and_the_other_way),
     };
     return cmocka_run_group_tests(tests, start, folder_remove);
 }
