@@ -2,7 +2,9 @@
 #include "cli/cli.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct verb {
@@ -80,8 +82,19 @@ static void fill_closed_streams(void)
             return;
 }
 
+/* What JSON cannot be given memory for is else left out of it without a word. */
+static void *allocate_json(size_t bytes)
+{
+    void *const memory = malloc(bytes);
+    if (memory)
+        return memory;
+    fputs("attn: out of memory\n", stderr);
+    exit(CLI_FAILED);
+}
+
 int main(int argc, char **argv)
 {
+    json_set_alloc_funcs(allocate_json, free);
     fill_closed_streams();
     const int code = run(argc, argv);
     errno = 0;
