@@ -1,6 +1,7 @@
 /* Checkpoints: one safetensors file. */
 #include "train/checkpoint.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "file/safetensors.h"
 #include "train/recipe.h"
 #include <inttypes.h>
@@ -44,13 +45,34 @@ static void spell_position(char out[NUMBERS][NUMBER_BYTES], const attn_position 
     snprintf(out[BEST_LOSS], NUMBER_BYTES, "%.17g", position->best_loss);
 }
 
+/* Of everything a training goes on with: a byte that changed on the disk would else go
+ * on as a weight.  Tensors and numbers that are not there are NULL. */
+static uint64_t hash_content(const float *const arrays[ARRAYS], size_t floats,
+                             const char *const numbers[NUMBERS])
+{
+    uint64_t hash = ATTN_MIX_HASH;
+    for (size_t a = 0; a < ARRAYS; a++) {
+        hash = attn_mix_hash(hash, arrays[a] ? floats : 0);
+        for (size_t n = 0; arrays[a] && n < floats; n++) {
+            uint32_t word;
+            memcpy(&word, &arrays[a][n], sizeof word);
+            hash = attn_mix_hash(hash, word);
+        }
+    }
+    for (size_t n = 0; n < NUMBERS; n++)
+        for (const char *c = numbers[n]; c && *c; c++)
+            hash = attn_mix_hash(hash, (unsigned char)*c);
+    return hash;
+}
+
 attn_status attn_checkpoint_save(const char *path, const attn_checkpoint *checkpoint,
                                  const attn_checkpoint_identity *identity,
                                  attn_error *error)
 {
     float *arrays[ARRAYS];
     attn_safetensors_entry entries[ARRAYS];
-    char data[NUMBER_BYTES], numbers[NUMBERS][NUMBER_BYTES];
+    char data[NUMBER_BYTES], content[NUMBER_BYTES], numbers[NUMBERS][NUMBER_BYTES];
+    const char *spelled[NUMBERS] = {NULL};
     size_t count = 0;
     list_arrays(arrays, checkpoint);
     for (size_t n = 0; n < ARRAYS; n++)
@@ -63,14 +85,21 @@ attn_status attn_checkpoint_save(const char *path, const attn_checkpoint *checkp
                 .data = arrays[n],
             };
     snprintf(data, sizeof data, "%016" PRIx64, identity->data);
-    attn_safetensors_note notes[3 + NUMBERS] = {
-        {"format", "attn checkpoint 1"}, {"recipe", identity->recipe}, {"data", data}};
+    attn_safetensors_note notes[4 + NUMBERS] = {{"format", "attn checkpoint 1"},
+                                                {"recipe", identity->recipe},
+                                                {"data", data},
+                                                {"content", content}};
     spell_position(numbers, checkpoint->position);
     const bool is_validated = isfinite(checkpoint->position->best_loss);
     const size_t kept = is_validated ? NUMBERS : BEST_LOSS;
-    for (size_t n = 0; n < kept; n++)
-        notes[3 + n] = (attn_safetensors_note){NUMBER_NAMES[n], numbers[n]};
-    return attn_safetensors_write(path, entries, count, notes, 3 + kept, error);
+    for (size_t n = 0; n < kept; n++) {
+        notes[4 + n] = (attn_safetensors_note){NUMBER_NAMES[n], numbers[n]};
+        spelled[n] = numbers[n];
+    }
+    snprintf(content, sizeof content, "%016" PRIx64,
+             hash_content((const float *const *)arrays, checkpoint->parameters->floats,
+                          spelled));
+    return attn_safetensors_write(path, entries, count, notes, 4 + kept, error);
 }
 
 static attn_status read_position(const attn_safetensors *file, const char *path,
@@ -147,6 +176,30 @@ static attn_status check_array(const attn_safetensors *file, const char *path,
     return ATTN_OK;
 }
 
+/* Checkpoints of before have no hash of their content. */
+static attn_status check_content(const attn_safetensors *file, const char *path,
+                                 size_t floats, attn_error *error)
+{
+    const char *const content = attn_safetensors_metadata(file, "content");
+    const float *arrays[ARRAYS] = {NULL};
+    const char *numbers[NUMBERS];
+    char own[NUMBER_BYTES];
+    for (size_t n = 0; n < NUMBERS; n++)
+        numbers[n] = attn_safetensors_metadata(file, NUMBER_NAMES[n]);
+    for (size_t n = 0; n < ARRAYS; n++) {
+        if (!attn_safetensors_find(file, NAMES[n]))
+            continue;
+        ATTN_TRY(check_array(file, path, NAMES[n], floats, error));
+        arrays[n] = attn_safetensors_find(file, NAMES[n])->data;
+    }
+    snprintf(own, sizeof own, "%016" PRIx64, hash_content(arrays, floats, numbers));
+    if (!content || strcmp(content, own) == 0)
+        return ATTN_OK;
+    return attn_error_set(error, ATTN_EFORMAT,
+                          "%s is damaged: the hash of its content was %s and is %s", path,
+                          content, own);
+}
+
 static attn_status load(const attn_safetensors *file, const char *path,
                         const attn_checkpoint *checkpoint, attn_error *error)
 {
@@ -154,6 +207,7 @@ static attn_status load(const attn_safetensors *file, const char *path,
     float *arrays[ARRAYS];
     attn_position read;
     list_arrays(arrays, checkpoint);
+    ATTN_TRY(check_content(file, path, floats, error));
     ATTN_TRY(read_position(file, path, &read, error));
     /* A training that begins to average starts from the weights, one that begins to keep
      * the best from none. */

@@ -43,6 +43,7 @@ ATTN_CHECKED attn_status attn_checkpoint_save(const char *path,
 /**
  * Fills values, moments, average, best and position; all are untouched on failure.
  * @param changed  takes a checkpoint although keys under "training" differ.
+ * Content that is not what was written, by its hash, is ATTN_EFORMAT.
  * @return ATTN_OK; ATTN_EINVAL when another recipe or other data made it (the message
  * names the first key that differs); ATTN_EIO, ATTN_EFORMAT.
  */

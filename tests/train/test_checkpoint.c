@@ -264,6 +264,36 @@ static void a_checkpoint_that_is_cut_short_is_refused_by_name(void **state)
     small_training_tear_down(&small);
 }
 
+/* A weight, a moment, and a digit of the step. */
+static void a_checkpoint_in_which_a_bit_changed_is_refused(void **state)
+{
+    (void)state;
+    small_training small;
+    char out[OUT_BYTES], path[OUT_BYTES + 32], *content;
+    size_t length;
+    attn_error error;
+    small_training_set_up(&small);
+    attn_train_options options = small_training_options(&small, "out", 1, out);
+    options.max_steps = 2;
+    run(&small, options);
+    snprintf(path, sizeof path, "%s/checkpoint.safetensors", out);
+    assert_int_equal(attn_file_read(path, 1 << 24, &content, &length, &error), ATTN_OK);
+    char *const step = strstr(content + 8, "\"step\":\"2\"");
+    assert_non_null(step);
+    char *const places[] = {content + length - 1, content + length / 2, step + 8};
+    for (size_t n = 0; n < sizeof places / sizeof places[0]; n++) {
+        *places[n] ^= 1;
+        assert_int_equal(attn_file_write(path, content, length, &error), ATTN_OK);
+        assert_train_fails(&small, options, ATTN_EFORMAT, "is damaged: the hash");
+        *places[n] ^= 1;
+    }
+    assert_int_equal(attn_file_write(path, content, length, &error), ATTN_OK);
+    options.max_steps = 3;
+    assert_int_equal(run(&small, options), ATTN_TRAIN_LIMIT);
+    free(content);
+    small_training_tear_down(&small);
+}
+
 static void two_trainings_in_one_folder_are_one_too_many(void **state)
 {
     (void)state;
@@ -380,7 +410,7 @@ what_would_be_refused_at_the_end_is_refused_before_the_first_step(void **state)
     (void)state;
     static const char *const texts[][2] = {
         {"", "no lines, expected a sentence pair"},
-        {"cat chat\n", "line 1: 1 columns"},
+        {"cat chat\n", "line 1: 1 column"},
         {"cat\tchat\ncat cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat "
          "cat cat cat cat cat cat cat cat cat cat cat cat cat cat cat\tchat\n",
          "line 2 has "},
@@ -433,6 +463,7 @@ int main(void)
         cmocka_unit_test(another_recipe_is_not_gone_on_with_unless_asked_to),
         cmocka_unit_test(other_data_is_refused),
         cmocka_unit_test(a_checkpoint_that_is_cut_short_is_refused_by_name),
+        cmocka_unit_test(a_checkpoint_in_which_a_bit_changed_is_refused),
         cmocka_unit_test(two_trainings_in_one_folder_are_one_too_many),
         cmocka_unit_test(a_loss_that_is_not_finite_names_step_and_tensor),
         cmocka_unit_test(only_a_checkpoint_that_can_be_gone_on_from_is_kept),
