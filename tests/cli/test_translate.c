@@ -205,14 +205,14 @@ static void a_tokenizer_of_another_model_is_refused_by_every_verb(void **state)
     (void)state;
     attn_error error;
     attn_tokenizer *other;
-    static const char *const texts[] = {"a b c d"};
+    static const char *const letters[] = {"a b c d"};
     static const char *const verbs[] = {"translate --model other", "eval other pairs.tsv",
                                         "look x --model other"};
     char command[300];
     snprintf(command, sizeof command, "cp -r '%s' '%s'", in_folder("model"),
              in_folder("other"));
     assert_int_equal(system(command), 0);
-    assert_int_equal(attn_tokenizer_train(&other, texts, 1, 262, &error), ATTN_OK);
+    assert_int_equal(attn_tokenizer_train(&other, letters, 1, 262, &error), ATTN_OK);
     const int64_t size = attn_tokenizer_size(other);
     assert_int_equal(
         attn_tokenizer_save(other, in_folder("other/tokenizer.json"), &error), ATTN_OK);
