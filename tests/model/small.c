@@ -1,5 +1,6 @@
 /* A small translator, and random batches for it. */
 #include "small.h"
+#include "file/safetensors.h"
 #include <dirent.h>
 #include <jansson.h>
 #include <setjmp.h>
@@ -159,6 +160,50 @@ void folder_remove(const char *folder)
     assert_int_equal(rmdir(folder), 0);
 }
 
+void assert_fails(attn_status status, const attn_error *error, attn_status expected,
+                  const char *fragment)
+{
+    if (status != expected || !strstr(error->message, fragment))
+        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
+                 attn_status_name(status), error->message, attn_status_name(expected),
+                 fragment);
+}
+
+int small_saved_set_up(void **state)
+{
+    struct small_saved *const saved = calloc(1, sizeof *saved);
+    attn_error error;
+    folder_make(saved->folder, sizeof saved->folder);
+    saved->translator = small_translator(7);
+    if (attn_translator_save(saved->translator, saved->folder, ATTN_DTYPE_F32, &error) !=
+        ATTN_OK)
+        fail_msg("%s", error.message);
+    *state = saved;
+    return 0;
+}
+
+int small_saved_tear_down(void **state)
+{
+    struct small_saved *const saved = *state;
+    attn_translator_destroy(saved->translator);
+    folder_remove(saved->folder);
+    free(saved);
+    return 0;
+}
+
+void small_translations_take(attn_translation *translations, int64_t count,
+                             int64_t columns, int32_t *out)
+{
+    memset(out, -1, (size_t)(count * columns) * sizeof *out);
+    for (int64_t s = 0; s < count; s++) {
+        int32_t *const row = out + s * columns;
+        memcpy(row, translations[s].ids, translations[s].count * sizeof *row);
+        if (translations[s].finished)
+            row[translations[s].count] = ATTN_TOKEN_EOS;
+        free(translations[s].ids);
+    }
+}
+
 attn_translator *small_load(const char *folder)
 {
     attn_translator *translator;
@@ -173,10 +218,7 @@ void small_load_fails(const char *folder, attn_status expected, const char *frag
     attn_translator *translator = (attn_translator *)&expected;
     attn_error error = {0};
     const attn_status status = attn_translator_load(&translator, folder, &error);
-    if (status != expected || !strstr(error.message, fragment))
-        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
-                 attn_status_name(status), error.message, attn_status_name(expected),
-                 fragment);
+    assert_fails(status, &error, expected, fragment);
     assert_int_equal(error.status, expected);
     assert_null(translator);
 }

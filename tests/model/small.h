@@ -30,11 +30,27 @@ void small_batch_fill(struct small_batch *batch, int64_t sentences,
 void small_batch_alone(struct small_batch *alone, const struct small_batch *batch,
                        int64_t sentence);
 
+/* The status, and what the message has in it. */
+void assert_fails(attn_status status, const attn_error *error, attn_status expected,
+                  const char *fragment);
+
+/* A translator and a folder that it is saved in, for cmocka: *state is it. */
+struct small_saved {
+    char folder[512];
+    attn_translator *translator;
+};
+int small_saved_set_up(void **state);
+int small_saved_tear_down(void **state);
+
 /* Loads, or fails the test; and the other way round. */
 attn_translator *small_load(const char *folder);
 void small_load_fails(const char *folder, attn_status expected, const char *fragment);
 /* In the folder's config.json; value, JSON, may be NULL to take the key away. */
 void small_config_change(const char *folder, const char *key, const char *value);
+
+/* Their ids with </s>, −1 beyond, in out [count][columns]; frees them. */
+void small_translations_take(attn_translation *translations, int64_t count,
+                             int64_t columns, int32_t *out);
 
 /* A folder under the system's temporary one, and its end. */
 void folder_make(char *folder, size_t size);

@@ -44,10 +44,7 @@ static void load_fails(const char *folder, attn_status expected, const char *fra
     attn_reader *reader = (attn_reader *)&expected;
     attn_error error = {0};
     const attn_status status = attn_reader_load(&reader, folder, &error);
-    if (status != expected || !strstr(error.message, fragment))
-        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
-                 attn_status_name(status), error.message, attn_status_name(expected),
-                 fragment);
+    assert_fails(status, &error, expected, fragment);
     assert_null(reader);
 }
 

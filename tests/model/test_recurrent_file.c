@@ -42,10 +42,7 @@ static void fails(const char *folder, attn_status expected, const char *fragment
     attn_seq2seq model;
     attn_error error = {0};
     const attn_status status = attn_seq2seq_load(&model, folder, &error);
-    if (status != expected || !strstr(error.message, fragment))
-        fail_msg("got %s, \"%s\", expected %s with \"%s\" in it",
-                 attn_status_name(status), error.message, attn_status_name(expected),
-                 fragment);
+    assert_fails(status, &error, expected, fragment);
 }
 
 /* ---- Round trips ----------------------------------------------------------------- */
@@ -105,14 +102,7 @@ static void translate(const attn_seq2seq *model, attn_context *context,
                                (attn_packing){SENTENCES, batch->source_starts}, &options,
                                translations, &error) != ATTN_OK)
         fail_msg("%s", error.message);
-    for (int64_t s = 0; s < SENTENCES; s++) {
-        int32_t *const row = out + s * WRITTEN;
-        memset(row, -1, WRITTEN * sizeof *row);
-        memcpy(row, translations[s].ids, translations[s].count * sizeof *row);
-        if (translations[s].finished)
-            row[translations[s].count] = ATTN_TOKEN_EOS;
-        free(translations[s].ids);
-    }
+    small_translations_take(translations, SENTENCES, WRITTEN, out);
 }
 
 /* "expected.safetensors" beside the model: a batch, its logits, its translations. */

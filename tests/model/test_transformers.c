@@ -3,6 +3,7 @@
  * saves models, what they compute and what they translate; test_transformers.py, the only
  * argument, compares.  The interpreter is ATTN_PYTHON's, else python3; where it cannot
  * import the packages the tests are skipped. */
+#include "../python.h"
 #include "file/safetensors.h"
 #include "model/translate.h"
 #include "small.h"
@@ -12,45 +13,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-enum { SENTENCES = 6, WRITTEN = SMALL_POSITIONS, MOST_FOLDERS = 4, NOT_IMPORTABLE = 77 };
+enum { SENTENCES = 6, WRITTEN = SMALL_POSITIONS, MOST_FOLDERS = 4 };
 
 static const int64_t SOURCE_LENGTHS[SENTENCES] = {5, 0, 9, 1, 14, 22};
 static const int64_t TARGET_LENGTHS[SENTENCES] = {7, 3, 0, 11, 6, 22};
 
 static const char *script;
 
-/* Runs the script; its exit code.  arguments ends with NULL. */
-static int run_python(const char *task, const char *const *arguments)
-{
-    const char *const chosen = getenv("ATTN_PYTHON");
-    const char *command[MOST_FOLDERS + 4] = {chosen && *chosen ? chosen : "python3",
-                                             script, task};
-    for (size_t i = 0; arguments[i]; i++) {
-        assert_true(i < MOST_FOLDERS);
-        command[3 + i] = arguments[i];
-    }
-    fflush(NULL);
-    const pid_t child = fork();
-    assert_true(child >= 0);
-    if (child == 0) {
-        execvp(command[0], (char *const *)command);
-        _exit(NOT_IMPORTABLE);
-    }
-    int status;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 static void compare(const char *task, const char *const *folders)
 {
-    const int code = run_python(task, folders);
-    if (code != 0)
-        fail_msg("%s %s: exit code %d", script, task, code);
+    char arguments[512];
+    int end = snprintf(arguments, sizeof arguments, "%s", task);
+    for (; *folders; folders++)
+        end +=
+            snprintf(arguments + end, sizeof arguments - (size_t)end, "' '%s", *folders);
+    if (python_run_file(script, arguments) != 0)
+        fail_msg("%s %s: not as expected", script, task);
 }
 
 /* ids of the translations with their </s>, −1 beyond. */
@@ -67,14 +48,7 @@ static void translate(const attn_translator *translator, attn_context *context,
     if (attn_translate(translator, context, batch->source, packing, &options,
                        translations, &error) != ATTN_OK)
         fail_msg("%s", error.message);
-    for (int64_t s = 0; s < SENTENCES; s++) {
-        int32_t *const row = out + s * WRITTEN;
-        memset(row, -1, WRITTEN * sizeof *row);
-        memcpy(row, translations[s].ids, translations[s].count * sizeof *row);
-        if (translations[s].finished)
-            row[translations[s].count] = ATTN_TOKEN_EOS;
-        free(translations[s].ids);
-    }
+    small_translations_take(translations, SENTENCES, WRITTEN, out);
 }
 
 static attn_safetensors_entry whole_numbers(const char *name, const void *data,
@@ -273,10 +247,7 @@ int main(int argc, char **argv)
         return 2;
     }
     script = argv[1];
-    if (run_python("import", (const char *const[]){NULL}) == NOT_IMPORTABLE) {
-        printf("skipped: test_transformers (the interpreter of ATTN_PYTHON cannot import "
-               "torch, transformers and safetensors)\n");
-        return NOT_IMPORTABLE; /* which Meson counts as skipped */
-    }
+    if (!python_has_for("torch, transformers, safetensors", "test_transformers"))
+        return 77; /* which Meson counts as skipped */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

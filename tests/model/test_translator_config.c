@@ -11,40 +11,13 @@
 
 #include <cmocka.h>
 
-struct fixture {
-    char folder[512];
-    attn_translator *translator;
-};
-
-static int set_up(void **state)
-{
-    struct fixture *const fixture = calloc(1, sizeof *fixture);
-    attn_error error;
-    folder_make(fixture->folder, sizeof fixture->folder);
-    fixture->translator = small_translator(7);
-    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_DTYPE_F32,
-                             &error) != ATTN_OK)
-        fail_msg("%s", error.message);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *const fixture = *state;
-    attn_translator_destroy(fixture->translator);
-    folder_remove(fixture->folder);
-    free(fixture);
-    return 0;
-}
-
 struct defect {
     const char *key, *value;
     attn_status status;
     const char *fragment;
 };
 
-static void check_defects(const struct fixture *fixture, const struct defect *cases,
+static void check_defects(const struct small_saved *fixture, const struct defect *cases,
                           size_t count)
 {
     attn_error error;
@@ -101,7 +74,7 @@ static void every_defect_of_the_configuration_is_named(void **state)
 }
 
 /* Normalising last, from now on. */
-static void save_marian(struct fixture *fixture)
+static void save_marian(struct small_saved *fixture)
 {
     const attn_translator_config config = small_config_last(false);
     attn_error error;
@@ -134,7 +107,7 @@ static void every_defect_of_a_marian_configuration_is_named(void **state)
 
 static void what_marian_leaves_out_has_its_own_defaults(void **state)
 {
-    struct fixture *const fixture = *state;
+    struct small_saved *const fixture = *state;
     const char *const optional[] = {"bos_token_id", "activation_function",
                                     "attention_dropout", "decoder_vocab_size",
                                     "share_encoder_decoder_embeddings"};
@@ -149,7 +122,7 @@ static void what_marian_leaves_out_has_its_own_defaults(void **state)
 
 static void heads_that_do_not_divide_the_width_are_named(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     small_config_change(fixture->folder, "encoder_attention_heads", "5");
     small_config_change(fixture->folder, "decoder_attention_heads", "5");
     small_load_fails(fixture->folder, ATTN_EFORMAT,
@@ -158,7 +131,7 @@ static void heads_that_do_not_divide_the_width_are_named(void **state)
 
 static void what_hugging_face_leaves_out_has_its_defaults(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     const char *const optional[] = {
         "bos_token_id",
         "pad_token_id",
@@ -180,7 +153,7 @@ static void what_hugging_face_leaves_out_has_its_defaults(void **state)
 
 static void a_configuration_that_is_no_object_is_named(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     char path[1024];
     path_join(path, sizeof path, fixture->folder, "config.json");
     const struct {
@@ -210,7 +183,8 @@ static void a_configuration_that_is_no_object_is_named(void **state)
     small_load_fails(fixture->folder, ATTN_EFORMAT, "config.json: line");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, small_saved_set_up, small_saved_tear_down)
 
 int main(void)
 {

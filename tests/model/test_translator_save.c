@@ -16,36 +16,9 @@
 
 #include <cmocka.h>
 
-struct fixture {
-    char folder[512];
-    attn_translator *translator;
-};
-
-static int set_up(void **state)
-{
-    struct fixture *const fixture = calloc(1, sizeof *fixture);
-    attn_error error;
-    folder_make(fixture->folder, sizeof fixture->folder);
-    fixture->translator = small_translator(7);
-    if (attn_translator_save(fixture->translator, fixture->folder, ATTN_DTYPE_F32,
-                             &error) != ATTN_OK)
-        fail_msg("%s", error.message);
-    *state = fixture;
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    struct fixture *const fixture = *state;
-    attn_translator_destroy(fixture->translator);
-    folder_remove(fixture->folder);
-    free(fixture);
-    return 0;
-}
-
 static void a_type_that_is_not_written_is_named(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     attn_error error;
     assert_int_equal(attn_translator_save(fixture->translator, fixture->folder,
                                           ATTN_DTYPE_I32, &error),
@@ -75,7 +48,7 @@ static bool holds(const char *folder, uint64_t seed)
 /* A limit on the size of files stands for a full disk. */
 static void a_save_without_room_leaves_the_old_file(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     for (rlim_t bytes = 0; bytes < 120000; bytes += 29000) {
         const pid_t child = fork();
         if (child == 0) {
@@ -98,7 +71,7 @@ static void a_save_without_room_leaves_the_old_file(void **state)
 
 static void a_save_that_is_killed_leaves_a_whole_file(void **state)
 {
-    const struct fixture *const fixture = *state;
+    const struct small_saved *const fixture = *state;
     for (long turn = 0; turn < 12; turn++) {
         const pid_t child = fork();
         if (child == 0) {
@@ -119,7 +92,8 @@ static void a_save_that_is_killed_leaves_a_whole_file(void **state)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)                                                                       \
+    cmocka_unit_test_setup_teardown(name, small_saved_set_up, small_saved_tear_down)
 
 int main(void)
 {
