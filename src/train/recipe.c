@@ -399,11 +399,11 @@ attn_status attn_recipe_find(const char *recipe_path, const char *file, char *fo
     }
     const char *const slash = strrchr(recipe_path, '/');
     const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
-    if (join(found, folder, recipe_path, "", file) && access(found, R_OK) == 0)
+    if (join(found, folder, recipe_path, "", file) && access(found, F_OK) == 0)
         return ATTN_OK;
     const char *const data = getenv("ATTN_DATA");
     if (data && *data) {
-        if (join(found, (int)strlen(data), data, "/", file) && access(found, R_OK) == 0)
+        if (join(found, (int)strlen(data), data, "/", file) && access(found, F_OK) == 0)
             return ATTN_OK;
     }
     return attn_error_set(

@@ -87,7 +87,7 @@ void attn_recipe_free(attn_recipe *recipe);
 /**
  * Where a file of the recipe lies: as it stands if absolute, else beside the recipe, else
  * in the folder that the environment's ATTN_DATA names.  ATTN_EIO names the places looked
- * at.
+ * at.  One that is there and cannot be read is found: who opens it says why.
  * @param found  ATTN_PATH_BYTES.
  */
 ATTN_CHECKED attn_status attn_recipe_find(const char *recipe_path, const char *file,
