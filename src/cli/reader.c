@@ -2,6 +2,7 @@
 #include "cli/reader.h"
 #include "base/context.h"
 #include "cli/cli.h"
+#include "model/folder.h"
 #include "tensor/single_thread.h"
 #include <errno.h>
 #include <math.h>
@@ -12,23 +13,16 @@
 attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
                             attn_error *error)
 {
-    char path[sizeof reader->folder + 16];
     ATTN_TRY(cli_find_model(name, reader->folder, sizeof reader->folder, error));
-    snprintf(path, sizeof path, "%s/tokenizer.json", reader->folder);
     ATTN_TRY(attn_reader_load(&reader->reader, reader->folder, error));
-    ATTN_TRY(attn_tokenizer_load(&reader->tokenizer, path, error));
     const attn_reader_config *const config = attn_reader_config_of(reader->reader);
-    const int64_t tokens = attn_tokenizer_size(reader->tokenizer);
     if (config->tags != tags)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%.200s: its labels are of %s: attn %s reads with it",
                               reader->folder, config->tags ? "words" : "texts",
                               config->tags ? "tag" : "classify");
-    if (tokens != config->vocabulary)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has",
-            reader->folder, (long long)tokens, (long long)config->vocabulary);
+    ATTN_TRY(attn_folder_tokenizer_load(&reader->tokenizer, reader->folder,
+                                        config->vocabulary, error));
     attn_blas_use_one_thread();
     return attn_context_open(&reader->context, NULL, error);
 }

@@ -44,7 +44,7 @@ attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *f
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
     const int64_t tokens = attn_tokenizer_size(*tokenizer);
-    if (tokens == vocabulary)
+    if (tokens == vocabulary || vocabulary < 0)
         return ATTN_OK;
     attn_tokenizer_destroy(*tokenizer);
     *tokenizer = NULL;
@@ -67,6 +67,14 @@ attn_status attn_folder_make(const char *folder, const char *saver, int dtype,
         return attn_error_set(error, ATTN_EIO, "%s: cannot make the folder: %s", folder,
                               strerror(errno));
     return ATTN_OK;
+}
+
+attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokenizer,
+                                       const char *folder, attn_error *error)
+{
+    char path[ATTN_FOLDER_PATH_BYTES];
+    ATTN_TRY(attn_folder_path(path, folder, "tokenizer.json", error));
+    return attn_tokenizer_save(tokenizer, path, error);
 }
 
 attn_status attn_tokenizer_config_write(const char *folder, int64_t max_positions,

@@ -36,10 +36,14 @@ ATTN_CHECKED attn_status attn_folder_make(const char *folder, const char *saver,
 ATTN_CHECKED attn_status attn_tokenizer_config_write(const char *folder,
                                                      int64_t max_positions,
                                                      attn_error *error);
-/* FOLDER/tokenizer.json; ATTN_EFORMAT where it has not as many tokens as the model. */
+/* FOLDER/tokenizer.json; ATTN_EFORMAT where it has not as many tokens as the model
+ * (vocabulary below 0: however many). */
 ATTN_CHECKED attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer,
                                                     const char *folder,
                                                     int64_t vocabulary,
+                                                    attn_error *error);
+ATTN_CHECKED attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokenizer,
+                                                    const char *folder,
                                                     attn_error *error);
 
 #endif

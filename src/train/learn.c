@@ -9,10 +9,8 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
                                  const char *const *texts, size_t count,
                                  int64_t vocabulary, bool goes_on, attn_error *error)
 {
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
     if (goes_on)
-        return attn_tokenizer_load(tokenizer, path, error);
+        return attn_folder_tokenizer_load(tokenizer, task->options->out, -1, error);
     const double start = attn_seconds();
     ATTN_TRY(attn_tokenizer_train(tokenizer, texts, count, vocabulary, error));
     const int64_t size = attn_tokenizer_size(*tokenizer);
@@ -23,16 +21,14 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
             task->options->train, (long long)vocabulary, (long long)size);
     attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
                       (long long)size, attn_seconds() - start);
-    return attn_tokenizer_save(*tokenizer, path, error);
+    return attn_folder_tokenizer_save(*tokenizer, task->options->out, error);
 }
 
 attn_status attn_take_tokenizer(attn_tokenizer **tokenizer, const attn_task *task,
                                 const char *folder, int64_t vocabulary, attn_error *error)
 {
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
     ATTN_TRY(attn_folder_tokenizer_load(tokenizer, folder, vocabulary, error));
     attn_progress_say(task->progress, "tokenizer: %lld tokens, of %s",
                       (long long)attn_tokenizer_size(*tokenizer), folder);
-    return attn_tokenizer_save(*tokenizer, path, error);
+    return attn_folder_tokenizer_save(*tokenizer, task->options->out, error);
 }

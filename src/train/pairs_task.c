@@ -74,12 +74,10 @@ static attn_status keep_case(const attn_task *task, attn_error *error)
 {
     attn_pairs_state *const state = task->state;
     const attn_pairs_settings *const settings = task->recipe->settings;
-    char path[ATTN_PATH_BYTES + 64];
     if (!settings->lower_case || attn_tokenizer_lowers(state->tokenizer))
         return ATTN_OK;
     attn_tokenizer_lower_case(state->tokenizer);
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
-    return attn_tokenizer_save(state->tokenizer, path, error);
+    return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 
 attn_status attn_pairs_task_prepare(attn_task *task, int64_t vocabulary,

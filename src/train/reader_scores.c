@@ -2,6 +2,7 @@
  * and what is found is counted in their order. */
 #include "base/context.h"
 #include "file/file.h"
+#include "model/folder.h"
 #include "train/label_scores.h"
 #include "train/progress.h"
 #include "train/task_reader.h"
@@ -156,10 +157,8 @@ attn_status attn_reader_check_file(const attn_task *task, const char *file,
 
 static attn_status open_all(struct job *job, attn_error *error)
 {
-    char path[ATTN_PATH_BYTES + 64];
     const attn_reader_settings *const settings = job->given->settings;
-    snprintf(path, sizeof path, "%s/tokenizer.json", job->given->folder);
-    ATTN_TRY(attn_tokenizer_load(&job->tokenizer, path, error));
+    ATTN_TRY(attn_folder_tokenizer_load(&job->tokenizer, job->given->folder, -1, error));
     ATTN_TRY(list_labels(&job->labels, job->reader, error));
     ATTN_TRY(load_seen(&job->seen, job->given->folder, error));
     const attn_texts_rules rules = {

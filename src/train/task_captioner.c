@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "base/mix.h"
 #include "file/safetensors.h"
+#include "model/folder.h"
 #include "train/progress.h"
 #include <stddef.h>
 #include <stdio.h>
@@ -122,7 +123,7 @@ static attn_captioner_config model_config(const captioner_settings *s, int64_t v
 }
 
 static attn_status learn_tokenizer(const attn_task *task, captioner_state *state,
-                                   const char *path, attn_error *error)
+                                   attn_error *error)
 {
     const size_t cells = (size_t)(state->train.rows * state->train.columns);
     char(*const captions)[ATTN_CAPTION_BYTES] =
@@ -148,16 +149,26 @@ static attn_status learn_tokenizer(const attn_task *task, captioner_state *state
         return status;
     attn_progress_say(task->progress, "tokenizer: %lld tokens",
                       (long long)attn_tokenizer_size(state->tokenizer));
-    return attn_tokenizer_save(state->tokenizer, path, error);
+    return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
+}
+
+static uint64_t hash_of(const attn_digits *digits)
+{
+    uint64_t hash = ATTN_MIX_HASH;
+    const int64_t side = digits->images.extent[1], images = digits->images.extent[0];
+    for (int64_t n = 0; n < images * side * side; n++)
+        hash = attn_mix_hash(hash, digits->images.bytes[n]);
+    for (int64_t n = 0; n < images; n++)
+        hash = attn_mix_hash(hash, digits->labels.bytes[n]);
+    return hash;
 }
 
 /* Examples are numbers of pictures: all of one size. */
 static attn_status number_pictures(const attn_task *task, attn_examples *examples,
-                                   int64_t count, attn_error *error)
+                                   int64_t count, uint64_t digits_hash, attn_error *error)
 {
     const captioner_state *const state = task->state;
     const captioner_settings *const settings = task->recipe->settings;
-    const attn_digits *const digits = &state->digits;
     *examples = (attn_examples){.count = (size_t)count};
     examples->sizes = malloc((size_t)count * sizeof *examples->sizes);
     if (!examples->sizes)
@@ -166,15 +177,8 @@ static attn_status number_pictures(const attn_task *task, attn_examples *example
     const int32_t tokens = (int32_t)state->tokens;
     for (int64_t n = 0; n < count; n++)
         examples->sizes[n] = (attn_example_size){tokens, tokens, tokens};
-    uint64_t hash = ATTN_MIX_HASH;
-    const int64_t side = digits->images.extent[1], images = digits->images.extent[0];
-    for (int64_t n = 0; n < images * side * side; n++)
-        hash = attn_mix_hash(hash, digits->images.bytes[n]);
-    for (int64_t n = 0; n < images; n++)
-        hash = attn_mix_hash(hash, digits->labels.bytes[n]);
-    hash = attn_mix_hash(hash, (uint64_t)count);
-    hash = attn_mix_hash(hash, (uint64_t)(settings->empty * 1e9));
-    examples->hash = hash;
+    examples->hash = attn_mix_hash(attn_mix_hash(digits_hash, (uint64_t)count),
+                                   (uint64_t)(settings->empty * 1e9));
     return ATTN_OK;
 }
 
@@ -183,8 +187,6 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
     const captioner_settings *const settings = task->recipe->settings;
     captioner_state *const state = task->state;
     const attn_captioner_config config = model_config(settings, 0);
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
     if (strcmp(task->options->train, task->options->valid) != 0)
         return attn_error_set(error, ATTN_EINVAL,
                               "train is %.200s and valid %.200s: expected one file of "
@@ -200,16 +202,18 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
     state->valid = attn_captioner_composition(&config, &state->digits, ATTN_DIGITS_VALID,
                                               settings->empty);
     state->tokens = config.max_positions;
-    ATTN_TRY(number_pictures(task, &task->train, settings->pictures, error));
-    ATTN_TRY(number_pictures(task, &task->valid, settings->valid_pictures, error));
+    const uint64_t hash = hash_of(&state->digits);
+    ATTN_TRY(number_pictures(task, &task->train, settings->pictures, hash, error));
+    ATTN_TRY(number_pictures(task, &task->valid, settings->valid_pictures, hash, error));
     attn_progress_say(task->progress,
                       "%s: %lld digits; %lld picture%s of %lld × %lld "
                       "cells an epoch, each new",
                       task->options->train, (long long)state->digits.images.extent[0],
                       (long long)settings->pictures, attn_s(settings->pictures),
                       (long long)settings->cell_rows, (long long)settings->cell_columns);
-    return goes_on ? attn_tokenizer_load(&state->tokenizer, path, error)
-                   : learn_tokenizer(task, state, path, error);
+    return goes_on ? attn_folder_tokenizer_load(&state->tokenizer, task->options->out, -1,
+                                                error)
+                   : learn_tokenizer(task, state, error);
 }
 
 static attn_status prepare(attn_task *task, bool goes_on, attn_error *error)

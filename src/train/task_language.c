@@ -130,7 +130,7 @@ static attn_status prepare_tokenizer(const attn_task *task, bool goes_on,
 {
     struct state *const own = task->state;
     const struct settings *const settings = task->recipe->settings;
-    char path[ATTN_PATH_BYTES + 64], *text;
+    char *text;
     size_t length, count;
     ATTN_TRY(attn_text_load(&text, &length, task->options->train, error));
     const char **const samples = cut_samples(text, settings->unit == UNIT_LINE, &count);
@@ -143,9 +143,8 @@ static attn_status prepare_tokenizer(const attn_task *task, bool goes_on,
     free(text);
     if (status != ATTN_OK || goes_on)
         return status;
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
     attn_tokenizer_start_texts(own->tokenizer);
-    return attn_tokenizer_save(own->tokenizer, path, error);
+    return attn_folder_tokenizer_save(own->tokenizer, task->options->out, error);
 }
 
 static attn_status encode(const attn_task *task, attn_examples *examples,

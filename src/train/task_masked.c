@@ -79,15 +79,13 @@ static attn_status prepare_tokenizer(const attn_task *task, const attn_corpus *c
 {
     struct state *const state = task->state;
     const struct settings *const settings = task->recipe->settings;
-    char path[ATTN_PATH_BYTES + 64];
     ATTN_TRY(attn_learn_tokenizer(&state->tokenizer, task, corpus->fields,
                                   corpus->first_field[corpus->lines],
                                   settings->model.vocabulary - 1, goes_on, error));
     if (goes_on)
         return ATTN_OK;
     ATTN_TRY(attn_tokenizer_add_mask(state->tokenizer, error));
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
-    return attn_tokenizer_save(state->tokenizer, path, error);
+    return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 
 /* A file's texts; messages begin with its path. */

@@ -5,6 +5,7 @@
 #include "base/mix.h"
 #include "file/file.h"
 #include "file/safetensors.h"
+#include "model/folder.h"
 #include "train/learn.h"
 #include "train/progress.h"
 #include <stddef.h>
@@ -255,12 +256,10 @@ static attn_status start_texts(const attn_task *task, attn_error *error)
 {
     const attn_reader_state *const state = task->state;
     const attn_reader_settings *const settings = task->recipe->settings;
-    char path[ATTN_PATH_BYTES + 64];
     if (settings->model.body != ATTN_BODY_TRANSFORMER)
         return ATTN_OK;
     attn_tokenizer_start_texts(state->tokenizer);
-    snprintf(path, sizeof path, "%s/tokenizer.json", task->options->out);
-    return attn_tokenizer_save(state->tokenizer, path, error);
+    return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 
 /* A tagger's tokenizer learns from words as attn_word_encode gives them: after a space.
