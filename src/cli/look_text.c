@@ -80,6 +80,20 @@ static attn_status put_tokens(attn_buffer *out, const attn_tokenizer *tokenizer,
     return ATTN_OK;
 }
 
+/* Of numbers that are none, no one is the largest.
+ * @param logits  NULL where the tape says why. */
+static attn_status check_logits(const attn_tensor *logits, attn_error *error)
+{
+    if (!logits)
+        return ATTN_EINVAL;
+    for (int64_t n = 0; n < logits->extent[0] * logits->extent[1]; n++)
+        if (!isfinite(logits->data[n]))
+            return attn_error_set(
+                error, ATTN_ENOTFINITE,
+                "the model gives logits that are not finite: the model is broken");
+    return ATTN_OK;
+}
+
 static attn_status take(attn_buffer *out, char **text, attn_status status,
                         attn_error *error)
 {
@@ -102,9 +116,10 @@ static attn_status read_labels(void *user, const attn_pass *pass, const int32_t 
     const attn_reader_text text = {ids, (int64_t)count, config->tags ? starts : NULL,
                                    config->tags ? (int64_t)words : 0};
     const attn_tensor *const logits = attn_reader_logits(model->reader, pass, &text, 1);
+    const attn_status status = check_logits(logits, error);
     attn_buffer says = {0};
-    if (!logits)
-        return ATTN_EINVAL; /* the tape says why */
+    if (status != ATTN_OK)
+        return status;
     for (int64_t row = 0; row < logits->extent[0]; row++) {
         const float *const scores = logits->data + row * config->labels;
         const int64_t best = largest(scores, config->labels, (double)INFINITY, -1);
@@ -177,7 +192,7 @@ static attn_status read_masked(void *user, const attn_pass *pass, const int32_t 
     const attn_bert_input input = {.ids = marked, .packing = {1, packing}};
     const attn_tensor *const logits = attn_bert_logits(model->bert, pass, &input);
     attn_buffer says = {0};
-    attn_status status = logits ? ATTN_OK : ATTN_EINVAL;
+    attn_status status = check_logits(logits, error);
     for (size_t i = 0; status == ATTN_OK && i < count; i++) {
         if (ids[i] != mask)
             continue;
@@ -231,7 +246,7 @@ static attn_status read_next(void *user, const attn_pass *pass, const int32_t *i
     const attn_tensor *const logits =
         attn_language_logits(model->language, pass, marked, (attn_packing){1, packing});
     attn_buffer says = {0};
-    attn_status status = logits ? ATTN_OK : ATTN_EINVAL;
+    attn_status status = check_logits(logits, error);
     if (status == ATTN_OK)
         status = put_tokens(&says, model->tokenizer,
                             logits->data + (packing[1] - 1) * model->vocabulary,

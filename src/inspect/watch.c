@@ -1,5 +1,6 @@
 /* Weights between tokens, as a pass tells them, become weights between words. */
 #include "inspect/watch.h"
+#include <math.h>
 #include <stdlib.h>
 
 attn_status attn_watch_add(attn_watch *watch, attn_record *record, attn_part kind,
@@ -35,6 +36,9 @@ static attn_status keep_head(attn_watch *watch, const attn_observation *seen, in
                      watch->weights, keys->tokens);
     if (status != ATTN_OK)
         return status;
+    for (int64_t n = 0; n < rows->tokens * keys->tokens; n++)
+        if (isnan(watch->weights[n]))
+            return ATTN_ENOTFINITE;
     attn_join_weights(part->weights + head * row_words * key_words, key_words,
                       watch->weights, rows, keys);
     attn_join_entropies(part->row_entropy + head * row_words,

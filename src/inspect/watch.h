@@ -18,7 +18,8 @@ attn_status attn_watch_add(attn_watch *watch, attn_record *record, attn_part kin
                            const attn_joining *keys, attn_error *error);
 
 /* To be called in the pass for each attention; user is an attn_watch.  ATTN_EINVAL where
- * the sizes are not those of the part. */
+ * the sizes are not those of the part, ATTN_ENOTFINITE where a weight is NaN: nothing
+ * can be said of where such a head looked. */
 attn_status attn_watch_keep(void *user, const attn_observation *seen);
 
 /* After the pass: means over rows. */

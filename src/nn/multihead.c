@@ -94,7 +94,12 @@ static void observe(const attn_heads *heads, const attn_pass *pass,
                                           .options = &options};
     const attn_status status =
         pass->observer->attention(pass->observer->user, &observation);
-    if (status != ATTN_OK)
+    if (status == ATTN_ENOTFINITE)
+        attn_tape_fail(pass->tape, status,
+                       "attention of layer %lld: its weights are not finite: the model "
+                       "is broken",
+                       (long long)heads->index + 1);
+    else if (status != ATTN_OK)
         attn_tape_fail(pass->tape, status,
                        "attention of layer %lld: the observer "
                        "returned %s",

@@ -344,6 +344,49 @@ static void a_record_of_each_kind_draws_the_same_again(void **state)
     }
 }
 
+/* Every weight of the model in a folder becomes NaN; returns what was there. */
+static char *break_model(const char *name, size_t *length_bytes)
+{
+    attn_error error;
+    char path[128], *whole, *broken;
+    size_t length;
+    uint64_t header;
+    snprintf(path, sizeof path, "%s/model.safetensors", name);
+    assert_int_equal(
+        attn_file_read(in_folder(path), 1 << 24, &whole, length_bytes, &error), ATTN_OK);
+    assert_int_equal(attn_file_read(in_folder(path), 1 << 24, &broken, &length, &error),
+                     ATTN_OK);
+    memcpy(&header, broken, sizeof header);
+    memset(broken + 8 + header, 0xFF, length - 8 - (size_t)header);
+    assert_int_equal(attn_file_write(in_folder(path), broken, length, &error), ATTN_OK);
+    free(broken);
+    return whole;
+}
+
+static void a_model_that_is_not_finite_is_not_looked_at(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {
+        {"classifier", "look 'the cat' --model classifier"},
+        {"tagger", "look 'the cat' --model tagger"},
+        {"transformer", "look 'the cat' --json --model transformer"},
+        {"masked", "look 'the <mask>' --model masked"},
+        {"masked", "look 'the cat' --model masked"},
+        {"language", "look 'the cat' --model language"},
+        {"captioner", "look picture.png --model captioner --translation 'the cat'"}};
+    for (size_t n = 0; n < sizeof models / sizeof *models; n++) {
+        attn_error error;
+        char path[128];
+        size_t length;
+        char *const whole = break_model(models[n][0], &length);
+        fails(models[n][1], 1, "not finite: the model is broken");
+        snprintf(path, sizeof path, "%s/model.safetensors", models[n][0]);
+        assert_int_equal(attn_file_write(in_folder(path), whole, length, &error),
+                         ATTN_OK);
+        free(whole);
+    }
+}
+
 static void what_cannot_be_looked_at_is_said(void **state)
 {
     (void)state;
@@ -391,6 +434,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_loading_noted_is_said_once_by_every_verb),
         cmocka_unit_test(a_captioner_shows_a_map_for_each_word),
         cmocka_unit_test(a_record_of_each_kind_draws_the_same_again),
+        cmocka_unit_test(a_model_that_is_not_finite_is_not_looked_at),
         cmocka_unit_test(what_cannot_be_looked_at_is_said),
         cmocka_unit_test(captions_are_lines_and_objects),
     };
