@@ -22,7 +22,7 @@ struct self_cache {
     float *next_key, *next_value; /* of the step under way */
 };
 
-struct attn_decoding {
+struct decoding {
     const attn_translator *translator;
     attn_tape *tape;
     attn_packing source;
@@ -36,14 +36,14 @@ struct attn_decoding {
     int64_t *key_starts; /* of each row's keys [max_rows + 1] */
 };
 
-static attn_pass inference_pass(const attn_decoding *decoding)
+static attn_pass inference_pass(const struct decoding *decoding)
 {
     attn_tape_begin(decoding->tape, false, 0);
     return (attn_pass){.tape = decoding->tape,
                        .parameters = &decoding->translator->parameters};
 }
 
-static attn_status encode(attn_decoding *decoding, const int32_t *source,
+static attn_status encode(struct decoding *decoding, const int32_t *source,
                           attn_error *error)
 {
     const attn_translator *const translator = decoding->translator;
@@ -64,7 +64,7 @@ static attn_status encode(attn_decoding *decoding, const int32_t *source,
     return ATTN_OK;
 }
 
-static bool allocate(attn_decoding *decoding)
+static bool allocate(struct decoding *decoding)
 {
     const attn_translator_config *const config = &decoding->translator->config;
     const int64_t sentences = decoding->source.sequences;
@@ -88,40 +88,9 @@ static bool allocate(attn_decoding *decoding)
     return true;
 }
 
-attn_status attn_decoding_create(attn_decoding **decoding,
-                                 const attn_translator *translator, attn_tape *tape,
-                                 const int32_t *source, attn_packing packing,
-                                 int64_t max_rows, attn_error *error)
+static void destroy(void *state)
 {
-    *decoding = NULL;
-    attn_decoding *const created = calloc(1, sizeof *created);
-    if (!created)
-        return attn_error_set(error, ATTN_ENOMEM, "decoding: no memory");
-    created->translator = translator;
-    created->tape = tape;
-    created->source = packing;
-    created->max_rows = max_rows;
-    attn_status status = ATTN_OK;
-    if (!allocate(created))
-        status = attn_error_set(
-            error, ATTN_ENOMEM, "decoding: no memory for %lld sentences of %lld tokens",
-            (long long)packing.sequences, (long long)packing.starts[packing.sequences]);
-    if (status == ATTN_OK)
-        status = encode(created, source, error);
-    if (status != ATTN_OK) {
-        attn_decoding_destroy(created);
-        return status;
-    }
-    for (int64_t row = 0; row <= max_rows; row++)
-        created->row_starts[row] = row;
-    *decoding = created;
-    return ATTN_OK;
-}
-
-void attn_decoding_destroy(attn_decoding *decoding)
-{
-    if (!decoding)
-        return;
+    struct decoding *const decoding = state;
     for (int64_t i = 0; i < decoding->translator->config.decoder_layers; i++) {
         if (decoding->cross) {
             free(decoding->cross[i].key);
@@ -150,7 +119,7 @@ static bool grow(float **buffer, size_t floats)
 }
 
 /* Room in every buffer for the live rows' keys after this step. */
-static attn_status reserve_cache(attn_decoding *decoding, attn_error *error)
+static attn_status reserve_cache(struct decoding *decoding, attn_error *error)
 {
     const int64_t width = decoding->translator->config.width;
     const size_t needed = (size_t)(decoding->rows * (decoding->step + 1) * width);
@@ -169,7 +138,7 @@ static attn_status reserve_cache(attn_decoding *decoding, attn_error *error)
 }
 
 /* Each row's past from its parent's, and its new line after it. */
-static void append(const attn_decoding *decoding, const int64_t *parents,
+static void append(const struct decoding *decoding, const int64_t *parents,
                    const float *past, const float *line, float *out)
 {
     const size_t width = (size_t)decoding->translator->config.width;
@@ -199,7 +168,7 @@ static attn_memory memory_over(const attn_pass *pass, float *key, float *value,
                          .packing = packing};
 }
 
-static attn_tensor *step_layer(attn_decoding *decoding, int64_t index,
+static attn_tensor *step_layer(struct decoding *decoding, int64_t index,
                                const attn_pass *pass, attn_tensor *x, attn_packing beams,
                                const int64_t *parents)
 {
@@ -228,10 +197,10 @@ static attn_tensor *step_layer(attn_decoding *decoding, int64_t index,
                                       beams, &other);
 }
 
-attn_status attn_decoding_step(attn_decoding *decoding, const int64_t *row_starts,
-                               const int64_t *parents, const int32_t *ids,
-                               const float **logits, attn_error *error)
+static attn_status step(void *state, const int64_t *row_starts, const int64_t *parents,
+                        const int32_t *ids, const float **logits, attn_error *error)
 {
+    struct decoding *const decoding = state;
     const attn_translator *const translator = decoding->translator;
     const attn_packing beams = {decoding->source.sequences, row_starts};
     decoding->rows = row_starts[beams.sequences];
@@ -250,5 +219,36 @@ attn_status attn_decoding_step(attn_decoding *decoding, const int64_t *row_start
     ATTN_TRY(attn_tape_report(pass.tape, error));
     *logits = projected->data;
     decoding->step++;
+    return ATTN_OK;
+}
+
+attn_status attn_decoding_start(attn_decoder *decoder, const attn_translator *translator,
+                                attn_tape *tape, const int32_t *source,
+                                attn_packing packing, int64_t max_rows, attn_error *error)
+{
+    struct decoding *const created = calloc(1, sizeof *created);
+    if (!created)
+        return attn_error_set(error, ATTN_ENOMEM, "decoding: no memory");
+    created->translator = translator;
+    created->tape = tape;
+    created->source = packing;
+    created->max_rows = max_rows;
+    attn_status status = ATTN_OK;
+    if (!allocate(created))
+        status = attn_error_set(
+            error, ATTN_ENOMEM, "decoding: no memory for %lld sentences of %lld tokens",
+            (long long)packing.sequences, (long long)packing.starts[packing.sequences]);
+    if (status == ATTN_OK)
+        status = encode(created, source, error);
+    if (status != ATTN_OK) {
+        destroy(created);
+        return status;
+    }
+    for (int64_t row = 0; row <= max_rows; row++)
+        created->row_starts[row] = row;
+    *decoder = (attn_decoder){.state = created,
+                              .vocabulary = translator->config.vocabulary,
+                              .step = step,
+                              .destroy = destroy};
     return ATTN_OK;
 }

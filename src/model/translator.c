@@ -54,7 +54,7 @@ static attn_status check_config(const attn_translator_config *config, attn_error
 
 /* "model.PART.layers.INDEX" and what follows. */
 struct name {
-    char text[80];
+    char text[96];
 };
 
 static struct name layer_name(const char *part, int64_t index, const char *rest)
@@ -65,50 +65,52 @@ static struct name layer_name(const char *part, int64_t index, const char *rest)
     return name;
 }
 
-static attn_status add_encoder_layer(attn_translator *translator, int64_t index)
+static attn_status add_attention(attn_translator *translator, attn_multihead_layer *layer,
+                                 attn_norm_layer *norm, const char *stack,
+                                 const char *name, attn_part part, int64_t index)
+{
+    const int64_t width = translator->config.width;
+    char norm_name[48];
+    snprintf(norm_name, sizeof norm_name, "%s_layer_norm", name);
+    ATTN_TRY(attn_multihead_layer_add(layer, &translator->parameters,
+                                      layer_name(stack, index, name).text, width,
+                                      translator->config.heads, part, index));
+    return attn_norm_layer_add(norm, &translator->parameters,
+                               layer_name(stack, index, norm_name).text, width,
+                               NORM_EPSILON);
+}
+
+static attn_status add_feed_forward(attn_translator *translator,
+                                    attn_feed_forward_layer *layer, attn_norm_layer *norm,
+                                    const char *stack, int64_t index)
 {
     const attn_translator_config *const config = &translator->config;
-    attn_parameters *const parameters = &translator->parameters;
-    attn_encoder_layer *const layer = &translator->encoder[index];
-    const char *const part = "encoder";
-    ATTN_TRY(attn_multihead_layer_add(
-        &layer->self, parameters, layer_name(part, index, ".self_attn").text,
-        config->width, config->heads, ATTN_PART_ENCODER, index));
-    ATTN_TRY(attn_norm_layer_add(&layer->self_norm, parameters,
-                                 layer_name(part, index, ".self_attn_layer_norm").text,
-                                 config->width, NORM_EPSILON));
-    ATTN_TRY(attn_feed_forward_layer_add(&layer->feed_forward, parameters,
-                                         layer_name(part, index, "").text, config->width,
+    ATTN_TRY(attn_feed_forward_layer_add(layer, &translator->parameters,
+                                         layer_name(stack, index, "").text, config->width,
                                          config->inner, config->activation));
-    return attn_norm_layer_add(&layer->final_norm, parameters,
-                               layer_name(part, index, ".final_layer_norm").text,
+    return attn_norm_layer_add(norm, &translator->parameters,
+                               layer_name(stack, index, ".final_layer_norm").text,
                                config->width, NORM_EPSILON);
+}
+
+static attn_status add_encoder_layer(attn_translator *translator, int64_t index)
+{
+    attn_encoder_layer *const layer = &translator->encoder[index];
+    ATTN_TRY(add_attention(translator, &layer->self, &layer->self_norm, "encoder",
+                           ".self_attn", ATTN_PART_ENCODER, index));
+    return add_feed_forward(translator, &layer->feed_forward, &layer->final_norm,
+                            "encoder", index);
 }
 
 static attn_status add_decoder_layer(attn_translator *translator, int64_t index)
 {
-    const attn_translator_config *const config = &translator->config;
-    attn_parameters *const parameters = &translator->parameters;
     attn_decoder_layer *const layer = &translator->decoder[index];
-    const char *const part = "decoder";
-    ATTN_TRY(attn_multihead_layer_add(
-        &layer->self, parameters, layer_name(part, index, ".self_attn").text,
-        config->width, config->heads, ATTN_PART_DECODER, index));
-    ATTN_TRY(attn_norm_layer_add(&layer->self_norm, parameters,
-                                 layer_name(part, index, ".self_attn_layer_norm").text,
-                                 config->width, NORM_EPSILON));
-    ATTN_TRY(attn_multihead_layer_add(
-        &layer->cross, parameters, layer_name(part, index, ".encoder_attn").text,
-        config->width, config->heads, ATTN_PART_CROSS, index));
-    ATTN_TRY(attn_norm_layer_add(&layer->cross_norm, parameters,
-                                 layer_name(part, index, ".encoder_attn_layer_norm").text,
-                                 config->width, NORM_EPSILON));
-    ATTN_TRY(attn_feed_forward_layer_add(&layer->feed_forward, parameters,
-                                         layer_name(part, index, "").text, config->width,
-                                         config->inner, config->activation));
-    return attn_norm_layer_add(&layer->final_norm, parameters,
-                               layer_name(part, index, ".final_layer_norm").text,
-                               config->width, NORM_EPSILON);
+    ATTN_TRY(add_attention(translator, &layer->self, &layer->self_norm, "decoder",
+                           ".self_attn", ATTN_PART_DECODER, index));
+    ATTN_TRY(add_attention(translator, &layer->cross, &layer->cross_norm, "decoder",
+                           ".encoder_attn", ATTN_PART_CROSS, index));
+    return add_feed_forward(translator, &layer->feed_forward, &layer->final_norm,
+                            "decoder", index);
 }
 
 /* A table of positions where they are learned, and the norm that ends a stack where
@@ -257,31 +259,11 @@ attn_parameters *attn_translator_parameters(attn_translator *translator)
 
 /* ---- As any model that reads and writes ------------------------------------------- */
 
-static attn_status decoder_step(void *state, const int64_t *row_starts,
-                                const int64_t *parents, const int32_t *ids,
-                                const float **logits, attn_error *error)
-{
-    return attn_decoding_step(state, row_starts, parents, ids, logits, error);
-}
-
-static void decoder_destroy(void *state)
-{
-    attn_decoding_destroy(state);
-}
-
 static attn_status start(attn_decoder *decoder, const void *model, attn_tape *tape,
                          const int32_t *source, attn_packing packing, int64_t max_rows,
                          attn_error *error)
 {
-    const attn_translator *const translator = model;
-    attn_decoding *decoding;
-    ATTN_TRY(attn_decoding_create(&decoding, translator, tape, source, packing, max_rows,
-                                  error));
-    *decoder = (attn_decoder){.state = decoding,
-                              .vocabulary = translator->config.vocabulary,
-                              .step = decoder_step,
-                              .destroy = decoder_destroy};
-    return ATTN_OK;
+    return attn_decoding_start(decoder, model, tape, source, packing, max_rows, error);
 }
 
 static attn_tensor *hidden(const void *model, const attn_pass *pass,

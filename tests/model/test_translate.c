@@ -78,14 +78,14 @@ static void check_steps(struct fixture *fixture)
 {
     const struct small_batch *const batch = &fixture->batch;
     float *const full = full_logits(fixture, batch);
-    attn_decoding *decoding;
+    attn_decoder decoder;
     attn_error error;
     int64_t row_starts[SENTENCES + 1], parents[SENTENCES];
     for (int64_t s = 0; s <= SENTENCES; s++)
         row_starts[s] = s;
-    assert_int_equal(attn_decoding_create(&decoding, fixture->translator, fixture->tape,
-                                          batch->source, sources_of(batch), SENTENCES,
-                                          &error),
+    assert_int_equal(attn_decoding_start(&decoder, fixture->translator, fixture->tape,
+                                         batch->source, sources_of(batch), SENTENCES,
+                                         &error),
                      ATTN_OK);
     for (int64_t step = 0; step < STEPS; step++) {
         int32_t ids[SENTENCES];
@@ -95,13 +95,13 @@ static void check_steps(struct fixture *fixture)
             parents[s] = s;
         }
         assert_int_equal(
-            attn_decoding_step(decoding, row_starts, parents, ids, &logits, &error),
+            decoder.step(decoder.state, row_starts, parents, ids, &logits, &error),
             ATTN_OK);
         for (int64_t s = 0; s < SENTENCES; s++)
             assert_rows_close(logits + s * SMALL_VOCABULARY,
                               full + (batch->target_starts[s] + step) * SMALL_VOCABULARY);
     }
-    attn_decoding_destroy(decoding);
+    decoder.destroy(decoder.state);
     free(full);
 }
 
@@ -129,13 +129,13 @@ static void rows_that_split_and_end_keep_their_own_past(void **state)
     static const int64_t row_counts[TURNS] = {1, 4, 3, 4, 1, 2};
     static const int64_t parents_of[TURNS][ROWS] = {{0},          {0, 0, 0, 0}, {2, 2, 1},
                                                     {2, 0, 1, 0}, {3},          {0, 0}};
-    attn_decoding *decoding;
+    attn_decoder decoder;
     attn_error error;
     int32_t written[ROWS][TURNS] = {{0}};
     struct small_batch one;
     small_batch_alone(&one, &fixture->batch, 4);
-    assert_int_equal(attn_decoding_create(&decoding, fixture->translator, fixture->tape,
-                                          one.source, sources_of(&one), ROWS, &error),
+    assert_int_equal(attn_decoding_start(&decoder, fixture->translator, fixture->tape,
+                                         one.source, sources_of(&one), ROWS, &error),
                      ATTN_OK);
     for (int64_t turn = 0; turn < TURNS; turn++) {
         const int64_t row_starts[] = {0, row_counts[turn]};
@@ -147,8 +147,8 @@ static void rows_that_split_and_end_keep_their_own_past(void **state)
             next[row][turn] = ids[row];
         }
         memcpy(written, next, sizeof written);
-        assert_int_equal(attn_decoding_step(decoding, row_starts, parents_of[turn], ids,
-                                            &logits, &error),
+        assert_int_equal(decoder.step(decoder.state, row_starts, parents_of[turn], ids,
+                                      &logits, &error),
                          ATTN_OK);
         float kept[ROWS][SMALL_VOCABULARY];
         memcpy(kept, logits,
@@ -161,7 +161,7 @@ static void rows_that_split_and_end_keep_their_own_past(void **state)
             free(full);
         }
     }
-    attn_decoding_destroy(decoding);
+    decoder.destroy(decoder.state);
 }
 
 static void translate(struct fixture *fixture, const struct small_batch *batch,
