@@ -41,10 +41,9 @@ static attn_status read_config(const attn_config_file *file,
         {"halvings", -1, &config->halvings},
         {"max_position_embeddings", -1, &config->max_positions},
     };
-    static const char *const types[] = {MODEL_TYPE};
+    static const char *const types[] = {MODEL_TYPE, NULL};
     size_t type;
-    ATTN_TRY(attn_config_file_choice(file, "model_type", types, 1, "\"attn-captioner\"",
-                                     &type));
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, &type));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         ATTN_TRY(attn_config_file_integer(file, sizes[i].key, sizes[i].fallback,
                                           sizes[i].out));

@@ -103,20 +103,27 @@ attn_status attn_config_file_flag(const attn_config_file *file, const char *key,
 }
 
 attn_status attn_config_file_choice(const attn_config_file *file, const char *key,
-                                    const char *const *names, size_t count,
-                                    const char *expected, size_t *out)
+                                    const char *const *names, size_t *out)
 {
     const json_t *const value = json_object_get(file->root, key);
-    if (!json_is_string(value))
-        return attn_config_file_refuse(file, key, value, expected);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(json_string_value(value), names[i]) == 0) {
-            *out = i;
+    const char *const text = json_string_value(value);
+    char expected[160] = ""; /* "a", "b" or "c" */
+    size_t end = 0;
+    for (*out = 0; names[*out]; ++*out) {
+        if (text && strcmp(text, names[*out]) == 0)
             return ATTN_OK;
-        }
+        if (end < sizeof expected)
+            end += (size_t)snprintf(expected + end, sizeof expected - end, "%s\"%s\"",
+                                    *out == 0         ? ""
+                                    : names[*out + 1] ? ", "
+                                                      : " or ",
+                                    names[*out]);
+    }
+    if (!text)
+        return attn_config_file_refuse(file, key, value, expected);
     return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                          "%s: %s is \"%.40s\", expected %s", file->path, key,
-                          json_string_value(value), expected);
+                          "%s: %s is \"%.40s\", expected %s", file->path, key, text,
+                          expected);
 }
 
 attn_status attn_config_file_expect(const attn_config_file *file, const char *key,

@@ -35,12 +35,11 @@ ATTN_CHECKED attn_status attn_config_file_probability(const attn_config_file *fi
                                                       float *out);
 ATTN_CHECKED attn_status attn_config_file_flag(const attn_config_file *file,
                                                const char *key, bool fallback, bool *out);
-/* The place of a text that must be there among names; ATTN_EUNSUPPORTED where it is none
- * of them. */
+/* The place of a text that must be there among names, ended by NULL; ATTN_EUNSUPPORTED
+ * where it is none of them. */
 ATTN_CHECKED attn_status attn_config_file_choice(const attn_config_file *file,
                                                  const char *key,
-                                                 const char *const *names, size_t count,
-                                                 const char *expected, size_t *out);
+                                                 const char *const *names, size_t *out);
 /* ATTN_EUNSUPPORTED where a whole number, if it is there, is not the one expected. */
 ATTN_CHECKED attn_status attn_config_file_expect(const attn_config_file *file,
                                                  const char *key, int64_t expected);

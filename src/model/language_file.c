@@ -90,16 +90,10 @@ static attn_status read_llama(const attn_config_file *file, attn_language_config
 
 static attn_status read_config(const attn_config_file *file, attn_language_config *config)
 {
-    const json_t *const type = json_object_get(file->root, "model_type");
-    const char *const name = json_string_value(type);
-    if (!name)
-        return attn_config_file_refuse(file, "model_type", type, "\"llama\"");
-    const bool is_variant = strcmp(name, VARIANT) == 0, is_lstm = strcmp(name, LSTM) == 0;
-    if (strcmp(name, LLAMA) != 0 && !is_variant && !is_lstm)
-        return attn_error_set(
-            file->error, ATTN_EUNSUPPORTED,
-            "%s: model_type is \"%.40s\", expected \"%s\", \"%s\" or \"%s\"", file->path,
-            name, LLAMA, VARIANT, LSTM);
+    static const char *const types[] = {LLAMA, VARIANT, LSTM, NULL};
+    size_t type;
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, &type));
+    const bool is_variant = types[type] == VARIANT, is_lstm = types[type] == LSTM;
     *config = (attn_language_config){.body = is_lstm ? ATTN_LANGUAGE_LSTM
                                                      : ATTN_LANGUAGE_LLAMA};
     if (is_variant) {

@@ -175,21 +175,13 @@ attn_status attn_reader_load(attn_reader **reader, const char *path, attn_error 
     attn_folder folder;
     *reader = NULL;
     ATTN_TRY(attn_folder_open(&folder, path, error));
-    const json_t *const type = json_object_get(folder.config.root, "model_type");
-    const char *const name = json_string_value(type);
-    attn_status status;
-    if (!name)
-        status = attn_config_file_refuse(&folder.config, "model_type", type,
-                                         "\"attn-reader\" or \"bert\"");
-    else if (strcmp(name, MODEL_TYPE) == 0)
-        status = load_own(reader, &folder);
-    else if (strcmp(name, "bert") == 0)
-        status = load_bert(reader, &folder.config, path);
-    else
-        status = attn_error_set(error, ATTN_EUNSUPPORTED,
-                                "%s: model_type is \"%.40s\", expected \"attn-reader\" "
-                                "or \"bert\"",
-                                folder.config_path, name);
+    static const char *const types[] = {MODEL_TYPE, "bert", NULL};
+    size_t type = 0;
+    attn_status status =
+        attn_config_file_choice(&folder.config, "model_type", types, &type);
+    if (status == ATTN_OK)
+        status = type == 0 ? load_own(reader, &folder)
+                           : load_bert(reader, &folder.config, path);
     attn_folder_close(&folder);
     return status;
 }

@@ -3,8 +3,8 @@
 #include "base/context.h"
 #include "text/tokenizer.h"
 
-static const char *const CELLS[] = {"gru", "lstm"};
-static const char *const CONTEXTS[] = {"output", "input"};
+static const char *const CELLS[] = {"gru", "lstm", NULL};
+static const char *const CONTEXTS[] = {"output", "input", NULL};
 
 static attn_status read_sizes(const attn_config_file *file,
                               attn_recurrent_decoder_config *config)
@@ -37,13 +37,9 @@ attn_status attn_recurrent_config_read(const attn_config_file *file,
                     {"decoder_start_token_id", ATTN_TOKEN_EOS}};
     size_t cell = 0, attention = 0, context = 0;
     bool tied = true;
-    ATTN_TRY(
-        attn_config_file_choice(file, "cell", CELLS, 2, "\"gru\" or \"lstm\"", &cell));
-    ATTN_TRY(attn_config_file_choice(
-        file, "attention", attn_cross_names, ATTN_CROSS_SCORES,
-        "\"none\", \"additive\", \"dot\", \"general\" or \"scaled_dot\"", &attention));
-    ATTN_TRY(attn_config_file_choice(file, "context", CONTEXTS, 2,
-                                     "\"output\" or \"input\"", &context));
+    ATTN_TRY(attn_config_file_choice(file, "cell", CELLS, &cell));
+    ATTN_TRY(attn_config_file_choice(file, "attention", attn_cross_names, &attention));
+    ATTN_TRY(attn_config_file_choice(file, "context", CONTEXTS, &context));
     for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++)
         ATTN_TRY(attn_config_file_expect(file, specials[i].key, specials[i].expected));
     ATTN_TRY(attn_config_file_flag(file, "tie_word_embeddings", true, &tied));

@@ -4,8 +4,8 @@
 #include "model/checks.h"
 #include "text/tokenizer.h"
 
-const char *const attn_cross_names[ATTN_CROSS_SCORES] = {"none", "additive", "dot",
-                                                         "general", "scaled_dot"};
+const char *const attn_cross_names[ATTN_CROSS_SCORES + 1] = {
+    "none", "additive", "dot", "general", "scaled_dot", NULL};
 
 static attn_status check_sizes(const attn_recurrent_decoder_config *config,
                                attn_error *error)

@@ -33,7 +33,7 @@ typedef enum attn_cross_score {
 } attn_cross_score;
 
 /** "none", "additive", "dot", "general", "scaled_dot" */
-extern const char *const attn_cross_names[ATTN_CROSS_SCORES];
+extern const char *const attn_cross_names[ATTN_CROSS_SCORES + 1]; /* NULL ends them */
 
 typedef struct attn_recurrent_decoder_config {
     int64_t vocabulary;

@@ -21,11 +21,10 @@ static attn_status read_config(const attn_config_file *file,
         {"encoder_layers", 1, &config->encoder_layers},
         {"max_position_embeddings", -1, &config->max_positions},
     };
-    static const char *const types[] = {MODEL_TYPE};
+    static const char *const types[] = {MODEL_TYPE, NULL};
     attn_recurrent_decoder_config decoder = {0};
     size_t type;
-    ATTN_TRY(attn_config_file_choice(file, "model_type", types, 1,
-                                     "\"attn-recurrent-translator\"", &type));
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, &type));
     ATTN_TRY(attn_config_file_flag(file, "bidirectional", true, &config->both_ways));
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         ATTN_TRY(attn_config_file_integer(file, sizes[i].key, sizes[i].fallback,

@@ -4,7 +4,6 @@
 #include "model/folder.h"
 #include "model/recurrent_translator.h"
 #include "model/translator.h"
-#include <string.h>
 
 static attn_status load_translator(attn_seq2seq *model, const char *folder,
                                    attn_error *error)
@@ -24,35 +23,19 @@ static attn_status load_recurrent(attn_seq2seq *model, const char *folder,
     return ATTN_OK;
 }
 
-static const struct {
-    const char *model_type;
-    attn_status (*load)(attn_seq2seq *model, const char *folder, attn_error *error);
-} TYPES[] = {{"m2m_100", load_translator},
-             {"marian", load_translator},
-             {"attn-recurrent-translator", load_recurrent}};
-enum { TYPE_COUNT = sizeof TYPES / sizeof TYPES[0] };
-
-static attn_status read_type(const attn_config_file *file, size_t *type)
-{
-    static const char expected[] =
-        "\"m2m_100\", \"marian\" or \"attn-recurrent-translator\"";
-    const json_t *const value = json_object_get(file->root, "model_type");
-    if (!json_is_string(value))
-        return attn_config_file_refuse(file, "model_type", value, expected);
-    for (*type = 0; *type < TYPE_COUNT; ++*type)
-        if (strcmp(json_string_value(value), TYPES[*type].model_type) == 0)
-            return ATTN_OK;
-    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                          "%s: model_type is \"%.40s\", expected %s", file->path,
-                          json_string_value(value), expected);
-}
-
 attn_status attn_seq2seq_load(attn_seq2seq *model, const char *path, attn_error *error)
 {
+    static const char *const types[] = {"m2m_100", "marian", "attn-recurrent-translator",
+                                        NULL};
+    enum { RECURRENT = 2 };
     attn_folder folder;
     size_t type = 0;
     ATTN_TRY(attn_folder_open(&folder, path, error));
-    const attn_status status = read_type(&folder.config, &type);
+    const attn_status status =
+        attn_config_file_choice(&folder.config, "model_type", types, &type);
     attn_folder_close(&folder);
-    return status == ATTN_OK ? TYPES[type].load(model, path, error) : status;
+    if (status != ATTN_OK)
+        return status;
+    return type == RECURRENT ? load_recurrent(model, path, error)
+                             : load_translator(model, path, error);
 }

@@ -47,7 +47,7 @@ ATTN_CHECKED attn_status attn_translator_outline(attn_translator **translator,
 ATTN_CHECKED attn_status attn_translator_add_positions(attn_translator *translator,
                                                        attn_error *error);
 
-/* config.json and its companions, see config.c. */
+/* config.json and its companions, see translator_config.c. */
 ATTN_CHECKED attn_status attn_translator_config_read(attn_translator_config *config,
                                                      const attn_config_file *file);
 ATTN_CHECKED attn_status

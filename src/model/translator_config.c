@@ -21,26 +21,8 @@ static const struct layout LAYOUTS[] = {
     {"m2m_100", "M2M100ForConditionalGeneration", true, true, true, "relu", 0.1},
     {"marian", "MarianMTModel", false, false, false, "gelu", 0.0},
 };
-enum { LAYOUT_COUNT = sizeof LAYOUTS / sizeof LAYOUTS[0] };
 
 /* ---- Reading --------------------------------------------------------------------- */
-
-static attn_status read_layout(const attn_config_file *file, const struct layout **out)
-{
-    const json_t *const type = json_object_get(file->root, "model_type");
-    if (!json_is_string(type))
-        return attn_config_file_refuse(file, "model_type", type,
-                                       "\"m2m_100\" or \"marian\"");
-    for (size_t i = 0; i < LAYOUT_COUNT; i++)
-        if (strcmp(json_string_value(type), LAYOUTS[i].model_type) == 0) {
-            *out = &LAYOUTS[i];
-            return ATTN_OK;
-        }
-    return attn_error_set(file->error, ATTN_EUNSUPPORTED,
-                          "%s: model_type is \"%.40s\", expected \"m2m_100\" or "
-                          "\"marian\"",
-                          file->path, json_string_value(type));
-}
 
 /* Marian may have an embedding for each side; here it is one. */
 static attn_status check_embeddings(const attn_config_file *file, int64_t vocabulary)
@@ -101,9 +83,11 @@ static attn_status read_common(const attn_config_file *file, const char *encoder
 attn_status attn_translator_config_read(attn_translator_config *config,
                                         const attn_config_file *file)
 {
-    const struct layout *layout = LAYOUTS;
+    static const char *const types[] = {"m2m_100", "marian", NULL}; /* as LAYOUTS */
+    size_t type = 0;
     *config = (attn_translator_config){0};
-    ATTN_TRY(read_layout(file, &layout));
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, &type));
+    const struct layout *const layout = &LAYOUTS[type];
     config->normalise_first = layout->normalise_first;
     ATTN_TRY(attn_config_file_expect_flag(file, "scale_embedding",
                                           layout->scale_embedding, true));
