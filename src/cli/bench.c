@@ -41,24 +41,21 @@ static const struct family {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-static size_t choose(const int64_t *asked, size_t asked_count, const int64_t *own,
-                     size_t own_count, int64_t *sizes)
+attn_status bench_each_size(struct bench *bench, const int64_t *own_lengths,
+                            size_t length_count, const int64_t *own_head_sizes,
+                            size_t size_count,
+                            attn_status (*measure)(struct bench *bench, int64_t L,
+                                                   int64_t D, attn_error *error),
+                            attn_error *error)
 {
-    const size_t count = asked_count ? asked_count : own_count;
-    memcpy(sizes, asked_count ? asked : own, count * sizeof *sizes);
-    return count;
-}
-
-size_t bench_lengths(const struct bench *bench, const int64_t *own, size_t count,
-                     int64_t *lengths)
-{
-    return choose(bench->lengths, bench->length_count, own, count, lengths);
-}
-
-size_t bench_head_sizes(const struct bench *bench, const int64_t *own, size_t count,
-                        int64_t *head_sizes)
-{
-    return choose(bench->head_sizes, bench->head_size_count, own, count, head_sizes);
+    const bool asks_lengths = bench->length_count > 0;
+    const bool asks_sizes = bench->head_size_count > 0;
+    const int64_t *const lengths = asks_lengths ? bench->lengths : own_lengths;
+    const int64_t *const sizes = asks_sizes ? bench->head_sizes : own_head_sizes;
+    for (size_t l = 0; l < (asks_lengths ? bench->length_count : length_count); l++)
+        for (size_t d = 0; d < (asks_sizes ? bench->head_size_count : size_count); d++)
+            ATTN_TRY(measure(bench, lengths[l], sizes[d], error));
+    return ATTN_OK;
 }
 
 static attn_status run_families(struct bench *bench, attn_error *error)

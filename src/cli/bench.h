@@ -123,11 +123,13 @@ ATTN_CHECKED attn_status bench_group_run(struct bench_group *group, attn_error *
 
 /* ---- the families ---- */
 
-/* Lengths, or head sizes, of a family: those asked for, else its own. */
-size_t bench_lengths(const struct bench *bench, const int64_t *own, size_t count,
-                     int64_t *lengths);
-size_t bench_head_sizes(const struct bench *bench, const int64_t *own, size_t count,
-                        int64_t *head_sizes);
+/* Measures each length with each head size: those that were asked for, else the family's
+ * own. */
+ATTN_CHECKED attn_status bench_each_size(
+    struct bench *bench, const int64_t *own_lengths, size_t length_count,
+    const int64_t *own_head_sizes, size_t size_count,
+    attn_status (*measure)(struct bench *bench, int64_t L, int64_t D, attn_error *error),
+    attn_error *error);
 
 attn_status bench_forward(struct bench *bench, attn_error *error);
 attn_status bench_backward(struct bench *bench, attn_error *error);

@@ -54,18 +54,16 @@ static attn_status measure_length(struct bench *bench, int64_t H, int64_t L, int
     return bench_group_run(&group, error);
 }
 
+static attn_status measure_heads(struct bench *bench, int64_t L, int64_t D,
+                                 attn_error *error)
+{
+    ATTN_TRY(measure_length(bench, bench->H ? bench->H : 8, L, D, error));
+    return bench->full && !bench->H && L >= 2048 ? measure_length(bench, 1, L, D, error)
+                                                 : ATTN_OK;
+}
+
 attn_status bench_backward(struct bench *bench, attn_error *error)
 {
     static const int64_t own_lengths[] = {512, 2048}, own_sizes[] = {64, 128};
-    int64_t lengths[BENCH_SIZES], sizes[BENCH_SIZES];
-    const size_t length_count = bench_lengths(bench, own_lengths, 2, lengths);
-    const size_t size_count = bench_head_sizes(bench, own_sizes, 2, sizes);
-    for (size_t l = 0; l < length_count; l++)
-        for (size_t d = 0; d < size_count; d++) {
-            ATTN_TRY(measure_length(bench, bench->H ? bench->H : 8, lengths[l], sizes[d],
-                                    error));
-            if (bench->full && !bench->H && lengths[l] >= 2048)
-                ATTN_TRY(measure_length(bench, 1, lengths[l], sizes[d], error));
-        }
-    return ATTN_OK;
+    return bench_each_size(bench, own_lengths, 2, own_sizes, 2, measure_heads, error);
 }

@@ -65,12 +65,7 @@ static attn_status measure_window(struct bench *bench, attn_error *error)
 attn_status bench_forward(struct bench *bench, attn_error *error)
 {
     static const int64_t own_lengths[] = {512, 2048, 8192}, own_sizes[] = {64, 128};
-    int64_t lengths[BENCH_SIZES], sizes[BENCH_SIZES];
-    const size_t length_count =
-        bench_lengths(bench, own_lengths, bench->full ? 3 : 2, lengths);
-    const size_t size_count = bench_head_sizes(bench, own_sizes, 2, sizes);
-    for (size_t l = 0; l < length_count; l++)
-        for (size_t d = 0; d < size_count; d++)
-            ATTN_TRY(measure_length(bench, lengths[l], sizes[d], error));
+    ATTN_TRY(bench_each_size(bench, own_lengths, bench->full ? 3 : 2, own_sizes, 2,
+                             measure_length, error));
     return bench->full ? measure_window(bench, error) : ATTN_OK;
 }

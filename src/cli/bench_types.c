@@ -38,12 +38,6 @@ static attn_status measure_length(struct bench *bench, int64_t L, int64_t D,
 attn_status bench_types(struct bench *bench, attn_error *error)
 {
     static const int64_t own_lengths[] = {2048}, own_sizes[] = {64, 128};
-    int64_t lengths[BENCH_SIZES], sizes[BENCH_SIZES];
-    const size_t length_count = bench_lengths(bench, own_lengths, 1, lengths);
-    const size_t size_count =
-        bench_head_sizes(bench, own_sizes, bench->full ? 2 : 1, sizes);
-    for (size_t l = 0; l < length_count; l++)
-        for (size_t d = 0; d < size_count; d++)
-            ATTN_TRY(measure_length(bench, lengths[l], sizes[d], error));
-    return ATTN_OK;
+    return bench_each_size(bench, own_lengths, 1, own_sizes, bench->full ? 2 : 1,
+                           measure_length, error);
 }
