@@ -69,8 +69,8 @@ static bool may_be_written(int64_t id)
 }
 
 /* Into the list, which falls; the last falls out where it is full. */
-static void insert(attn_candidate *list, int64_t *count, int64_t limit,
-                   attn_candidate candidate)
+static void insert(attn_beam_candidate *list, int64_t *count, int64_t limit,
+                   attn_beam_candidate candidate)
 {
     int64_t place = *count < limit ? (*count)++ : limit - 1;
     for (; place > 0 && list[place - 1].score < candidate.score; place--)
@@ -95,8 +95,9 @@ static int64_t choose_candidates(attn_beam_search *search, const float *logits,
             const double score = base + (double)row[id];
             if (!(score > worst) || !may_be_written(id))
                 continue;
-            insert(search->candidates, &count, limit,
-                   (attn_candidate){.score = score, .beam = beam, .id = (int32_t)id});
+            insert(
+                search->candidates, &count, limit,
+                (attn_beam_candidate){.score = score, .beam = beam, .id = (int32_t)id});
             if (count == limit)
                 worst = search->candidates[limit - 1].score;
         }
@@ -106,7 +107,7 @@ static int64_t choose_candidates(attn_beam_search *search, const float *logits,
 
 /* What the candidate has written, as out, whose ids are kept in their place. */
 static void write_hypothesis(const attn_beam_search *search,
-                             const attn_candidate *candidate, double score,
+                             const attn_beam_candidate *candidate, double score,
                              attn_hypothesis *out)
 {
     const attn_hypothesis *const parent = &search->live[candidate->beam];
@@ -117,7 +118,7 @@ static void write_hypothesis(const attn_beam_search *search,
     out->ended = candidate->id == ATTN_TOKEN_EOS;
 }
 
-static void finish(attn_beam_search *search, const attn_candidate *candidate)
+static void finish(attn_beam_search *search, const attn_beam_candidate *candidate)
 {
     const double score =
         candidate->score / pow((double)(search->length + 1), search->length_power);
@@ -154,7 +155,7 @@ bool attn_beam_search_advance(attn_beam_search *search, const float *logits,
     const bool is_last = search->length + 1 == search->max_length;
     int64_t going_on = 0;
     for (int64_t i = 0; i < count; i++) {
-        const attn_candidate *const candidate = &search->candidates[i];
+        const attn_beam_candidate *const candidate = &search->candidates[i];
         if (is_last || candidate->id == ATTN_TOKEN_EOS) {
             if (i < search->beams)
                 finish(search, candidate);

@@ -13,11 +13,11 @@ typedef struct attn_hypothesis {
 } attn_hypothesis;
 
 /* One token more for a live beam. */
-typedef struct attn_candidate {
+typedef struct attn_beam_candidate {
     double score;
     int64_t beam;
     int32_t id;
-} attn_candidate;
+} attn_beam_candidate;
 
 typedef struct attn_beam_search {
     int64_t beams, max_length; /* tokens that are written, </s> included */
@@ -26,7 +26,7 @@ typedef struct attn_beam_search {
     int64_t live_count, finished_count;
     attn_hypothesis *live, *next, *finished; /* [beams] each; finished: best first */
     attn_hypothesis *hypotheses;             /* those of the three lists */
-    attn_candidate *candidates;              /* [2·beams] */
+    attn_beam_candidate *candidates;         /* [2·beams] */
     int32_t *ids;                            /* what the hypotheses point into */
     bool done;
 } attn_beam_search;

@@ -143,7 +143,7 @@ static attn_status take_logits(const attn_sampling_options *options, const float
     }
     for (size_t i = 0; i < options->never_count; i++)
         if (options->never[i] >= 0 && options->never[i] < vocabulary)
-            candidates[options->never[i]].logit = -INFINITY;
+            candidates[options->never[i]].logit = -(double)INFINITY;
     return ATTN_OK;
 }
 

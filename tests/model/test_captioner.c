@@ -175,7 +175,7 @@ static void a_caption_does_not_depend_on_the_batch(void **state)
 static void what_is_saved_comes_back(void **state)
 {
     struct fixture *const f = *state;
-    attn_captioner *loaded;
+    attn_captioner *loaded = NULL;
     const double before = loss_of(f, NULL, false);
     if (attn_captioner_save(f->captioner, folder, ATTN_DTYPE_F32, &error) != ATTN_OK ||
         attn_captioner_load(&loaded, folder, &error) != ATTN_OK)
