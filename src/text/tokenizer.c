@@ -91,9 +91,9 @@ bool attn_tokenizer_is_special(const attn_tokenizer *tokenizer, int32_t id)
     return id < ATTN_SPECIALS || id == attn_tokenizer_mask(tokenizer);
 }
 
-void attn_tokenizer_start_texts(attn_tokenizer *tokenizer)
+void attn_tokenizer_frame(attn_tokenizer *tokenizer, attn_text_frame frame)
 {
-    tokenizer->has_start = true;
+    tokenizer->frame = frame;
 }
 
 attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer, attn_error *error)
@@ -111,7 +111,7 @@ attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer, attn_error *error
                                   i, attn_mask_name);
     ATTN_TRY(attn_tokenizer_add_token(tokenizer, attn_mask_name, length, error));
     tokenizer->has_mask = true;
-    tokenizer->has_start = true;
+    tokenizer->frame = ATTN_FRAME_BOTH;
     return ATTN_OK;
 }
 

@@ -30,11 +30,18 @@ ATTN_CHECKED attn_status attn_tokenizer_save(const attn_tokenizer *tokenizer,
 void attn_tokenizer_destroy(attn_tokenizer *tokenizer);
 int64_t attn_tokenizer_size(const attn_tokenizer *tokenizer);
 
-/** What an encoder such as BERT reads starts with <s>: what is saved asks `tokenizers`
- * for it.  Encoding here adds no special, as ever. */
-void attn_tokenizer_start_texts(attn_tokenizer *tokenizer);
+/** What stands around a text where its model reads it. */
+typedef enum attn_text_frame {
+    ATTN_FRAME_END,  /* "$A </s>": what a translator reads; a new tokenizer's */
+    ATTN_FRAME_BOTH, /* "<s> $A </s>": an encoder such as BERT */
+    ATTN_FRAME_START /* "<s> $A": a language model, which goes on with it */
+} attn_text_frame;
+/** What is saved asks `tokenizers` for the frame.  Encoding here adds no special, as
+ * ever. */
+void attn_tokenizer_frame(attn_tokenizer *tokenizer, attn_text_frame frame);
 /** Adds "<mask>", which stands for a token to be guessed, as the last id, so that all
- * others keep theirs; and starts texts.  A tokenizer that has it stays as it is. */
+ * others keep theirs; and the frame ATTN_FRAME_BOTH.  A tokenizer that has it stays as it
+ * is. */
 ATTN_CHECKED attn_status attn_tokenizer_add_mask(attn_tokenizer *tokenizer,
                                                  attn_error *error);
 /** The id of "<mask>", or −1. */

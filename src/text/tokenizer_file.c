@@ -307,14 +307,24 @@ static attn_status add_merges(struct loader *loader, const json_t *merges, size_
     return status;
 }
 
-/* Whether the template begins with <s>; the rest of it is of no concern here. */
-static bool starts_texts(const json_t *root)
+static bool is_special(const json_t *part, int id)
+{
+    const char *const name =
+        json_string_value(json_object_get(json_object_get(part, "SpecialToken"), "id"));
+    return name && strcmp(name, attn_special_names[id]) == 0;
+}
+
+/* How the template begins and ends; the rest of it is of no concern here. */
+static attn_text_frame frame_of(const json_t *root)
 {
     const json_t *const single =
         json_object_get(json_object_get(root, "post_processor"), "single");
-    const json_t *const id =
-        json_object_get(json_object_get(json_array_get(single, 0), "SpecialToken"), "id");
-    return json_is_string(id) && strcmp(json_string_value(id), "<s>") == 0;
+    const size_t size = json_array_size(single);
+    if (!is_special(json_array_get(single, 0), ATTN_TOKEN_BOS))
+        return ATTN_FRAME_END;
+    return is_special(json_array_get(single, size - 1), ATTN_TOKEN_EOS)
+               ? ATTN_FRAME_BOTH
+               : ATTN_FRAME_START;
 }
 
 static attn_status load_json(struct loader *loader, const json_t *root, size_t length)
@@ -326,7 +336,7 @@ static attn_status load_json(struct loader *loader, const json_t *root, size_t l
     ATTN_TRY(check_added(loader, json_object_get(root, "added_tokens")));
     ATTN_TRY(attn_tokenizer_begin(&loader->tokenizer, loader->error));
     ATTN_TRY(add_tokens(loader));
-    loader->tokenizer->has_start = starts_texts(root);
+    loader->tokenizer->frame = frame_of(root);
     loader->tokenizer->lowers = loader->lowers;
     return add_merges(loader, json_object_get(model, "merges"), length);
 }

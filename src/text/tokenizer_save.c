@@ -100,35 +100,43 @@ static json_t *template_special(int id)
     return json_pack("{s:s, s:[i], s:[s]}", "id", name, "ids", id, "tokens", name);
 }
 
-/* "$A </s>", and "$A $B </s>" for a pair; "<s> $A </s>" and "<s> $A </s> $B </s>" where
- * texts start with <s>, as BERT reads them: the second text of type 1. */
-static json_t *template_list(bool has_start, bool pair)
+/* "$A </s>", "<s> $A </s>" or "<s> $A"; for a pair "$A $B </s>", BERT's
+ * "<s> $A </s> $B </s>" and Llama's "<s> $A <s> $B", the second text of type 1 but in the
+ * first of these. */
+static json_t *template_list(attn_text_frame frame, bool pair)
 {
     static const char marker[] = "SpecialToken", text[] = "Sequence";
+    const char *const start = attn_special_names[ATTN_TOKEN_BOS];
     const char *const end = attn_special_names[ATTN_TOKEN_EOS];
+    const int second = pair && frame != ATTN_FRAME_END;
     json_t *const list = json_array();
-    if (has_start)
-        json_array_append_new(
-            list, template_part(marker, attn_special_names[ATTN_TOKEN_BOS], 0));
+    if (frame != ATTN_FRAME_END)
+        json_array_append_new(list, template_part(marker, start, 0));
     json_array_append_new(list, template_part(text, "A", 0));
-    if (pair && has_start)
+    if (pair && frame == ATTN_FRAME_BOTH)
         json_array_append_new(list, template_part(marker, end, 0));
+    if (pair && frame == ATTN_FRAME_START)
+        json_array_append_new(list, template_part(marker, start, 1));
     if (pair)
-        json_array_append_new(list, template_part(text, "B", has_start));
-    json_array_append_new(list, template_part(marker, end, pair && has_start));
+        json_array_append_new(list, template_part(text, "B", second));
+    if (frame != ATTN_FRAME_START)
+        json_array_append_new(list, template_part(marker, end, second));
     return list;
 }
 
 static json_t *template(const attn_tokenizer *tokenizer)
 {
-    const bool has_start = tokenizer->has_start;
+    const attn_text_frame frame = tokenizer->frame;
     json_t *const names = json_object();
-    for (int id = has_start ? ATTN_TOKEN_BOS : ATTN_TOKEN_EOS; id <= ATTN_TOKEN_EOS;
-         id += ATTN_TOKEN_EOS - ATTN_TOKEN_BOS)
-        json_object_set_new(names, attn_special_names[id], template_special(id));
+    if (frame != ATTN_FRAME_END)
+        json_object_set_new(names, attn_special_names[ATTN_TOKEN_BOS],
+                            template_special(ATTN_TOKEN_BOS));
+    if (frame != ATTN_FRAME_START)
+        json_object_set_new(names, attn_special_names[ATTN_TOKEN_EOS],
+                            template_special(ATTN_TOKEN_EOS));
     return json_pack("{s:s, s:o, s:o, s:o}", "type", "TemplateProcessing", "single",
-                     template_list(has_start, false), "pair",
-                     template_list(has_start, true), "special_tokens", names);
+                     template_list(frame, false), "pair", template_list(frame, true),
+                     "special_tokens", names);
 }
 
 /* NULL when memory is short: json_pack gives NULL where one of its values is. */

@@ -29,7 +29,7 @@ struct attn_tokenizer {
     int32_t byte_token[256];
     bool has_mask;             /* the last token is attn_mask_name, and special */
     bool lowers;               /* texts are encoded in small letters */
-    bool has_start;            /* what is saved asks for <s> before a text */
+    attn_text_frame frame;     /* what is saved asks for it */
     struct attn_merge *merges; /* by rank */
     size_t merge_count, merges_capacity;
     attn_pair_map ranks; /* (left, right) → rank */

@@ -143,7 +143,7 @@ static attn_status prepare_tokenizer(const attn_task *task, bool goes_on,
     free(text);
     if (status != ATTN_OK || goes_on)
         return status;
-    attn_tokenizer_start_texts(own->tokenizer);
+    attn_tokenizer_frame(own->tokenizer, ATTN_FRAME_START);
     return attn_folder_tokenizer_save(own->tokenizer, task->options->out, error);
 }
 

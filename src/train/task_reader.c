@@ -258,7 +258,7 @@ static attn_status start_texts(const attn_task *task, attn_error *error)
     const attn_reader_settings *const settings = task->recipe->settings;
     if (settings->model.body != ATTN_BODY_TRANSFORMER)
         return ATTN_OK;
-    attn_tokenizer_start_texts(state->tokenizer);
+    attn_tokenizer_frame(state->tokenizer, ATTN_FRAME_BOTH);
     return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 

@@ -109,18 +109,19 @@ static void a_mask_is_never_made_from_a_text_nor_decoded_to_one(void **state)
 static void what_is_saved_comes_back(void **state)
 {
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 4; kind++) {
         attn_tokenizer *const tokenizer = train();
-        if (kind == 1)
-            attn_tokenizer_start_texts(tokenizer);
-        if (kind == 2)
+        attn_tokenizer_frame(tokenizer, (attn_text_frame)(kind % 3));
+        if (kind == 3)
             assert_int_equal(attn_tokenizer_add_mask(tokenizer, &error), ATTN_OK);
         char *const first = saved(tokenizer, "tokenizer.json");
         attn_tokenizer *const loaded = load("tokenizer.json");
         char *const second = saved(loaded, "again.json");
         assert_int_equal(attn_tokenizer_mask(loaded), attn_tokenizer_mask(tokenizer));
         assert_string_equal(first, second);
-        assert_int_equal(strstr(first, "<mask>") != NULL, kind == 2);
+        assert_int_equal(strstr(first, "<mask>") != NULL, kind == 3);
+        assert_int_equal(strstr(first, "\"id\": \"<s>\"") != NULL, kind > 0);
+        assert_int_equal(strstr(first, "\"id\": \"</s>\"") != NULL, kind != 2);
         attn_tokenizer_destroy(tokenizer);
         attn_tokenizer_destroy(loaded);
         free(first);
