@@ -53,6 +53,19 @@ static void the_other_models_do_what_they_are_for(void **state)
     run_free(&result);
 }
 
+static void the_language_model_goes_on_with_a_sentence(void **state)
+{
+    (void)state;
+    expect_run("generate language-en 'The children were'", "", 0,
+               "The children were playing in the park.\n", "");
+    run_result result =
+        run("look 'The keys to the cabinet were lost.' --model language-en", "");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, "next </s> "));
+    assert_non_null(strstr(result.out, "Which word each word looks at"));
+    run_free(&result);
+}
+
 /* Two strokes, drawn here, in cells of 32 points. */
 static void the_captioner_finds_strokes_in_their_cells(void **state)
 {
@@ -85,6 +98,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(translator_translates_on_every_instruction_set),
         cmocka_unit_test(look_finds_which_word_each_word_read),
         cmocka_unit_test(the_other_models_do_what_they_are_for),
+        cmocka_unit_test(the_language_model_goes_on_with_a_sentence),
         cmocka_unit_test(the_captioner_finds_strokes_in_their_cells),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
