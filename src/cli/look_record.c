@@ -10,17 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* "translate-en-fr" goes from "en" to "fr"; another name says nothing. */
-static void read_languages(const char *name, char from[8], char to[8])
-{
-    const char *last = strrchr(name, '-');
-    from[0] = to[0] = '\0';
-    if (last == NULL || last - name < 3 || strlen(last + 1) != 2 || last[-3] != '-')
-        return;
-    snprintf(from, 8, "%.2s", last - 2);
-    snprintf(to, 8, "%.2s", last + 1);
-}
-
 static const char *base_name(char *folder)
 {
     size_t length = strlen(folder);
@@ -35,15 +24,13 @@ static attn_status look_translator(const look_request *request, const char *fold
                                    attn_record **record, attn_error *error)
 {
     cli_model model = {0};
-    char from[8], to[8];
-    read_languages(name, from, to);
     attn_status status = cli_model_load(&model, "look", folder, error);
     attn_record_request asked = {.translator = &model.seq2seq,
                                  .tokenizer = model.tokenizer,
                                  .context = context,
                                  .model = name,
-                                 .source_language = from,
-                                 .target_language = to,
+                                 .source_language = model.languages.source,
+                                 .target_language = model.languages.target,
                                  .translation = request->translation};
     attn_search_options_init(&asked.search);
     if (request->beams > 0)

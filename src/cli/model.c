@@ -2,7 +2,6 @@
 #include "cli/model.h"
 #include "base/context.h"
 #include "cli/cli.h"
-#include "model/folder.h"
 
 attn_status cli_model_load(cli_model *model, const char *verb, const char *name,
                            attn_error *error)
@@ -10,6 +9,7 @@ attn_status cli_model_load(cli_model *model, const char *verb, const char *name,
     ATTN_TRY(cli_find_model(name, model->folder, sizeof model->folder, error));
     ATTN_TRY(attn_seq2seq_load(&model->seq2seq, model->folder, error));
     cli_note(verb, model->seq2seq.note);
+    ATTN_TRY(attn_folder_languages_load(&model->languages, model->folder, error));
     return attn_folder_tokenizer_load(&model->tokenizer, model->folder,
                                       model->seq2seq.vocabulary, error);
 }

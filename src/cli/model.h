@@ -3,12 +3,14 @@
 #ifndef ATTN_CLI_MODEL_H
 #define ATTN_CLI_MODEL_H
 
+#include "model/folder.h"
 #include "model/translate.h"
 
 typedef struct cli_model {
     char folder[4096];
     attn_seq2seq seq2seq; /* kind NULL: there is none yet */
     attn_tokenizer *tokenizer;
+    attn_languages languages;
 } cli_model;
 
 /* model is {0} before; verb says what there is to note.  ATTN_EFORMAT also where

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 attn_status attn_folder_path(char *path, const char *folder, const char *name,
                              attn_error *error)
@@ -14,6 +15,8 @@ attn_status attn_folder_path(char *path, const char *folder, const char *name,
         return ATTN_OK;
     return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long", folder);
 }
+
+static const char TOKENIZER_CONFIG[] = "tokenizer_config.json";
 
 /* ---- Reading --------------------------------------------------------------------- */
 
@@ -85,5 +88,51 @@ attn_status attn_tokenizer_config_write(const char *folder, int64_t max_position
                   "PreTrainedTokenizerFast", "bos_token", "<s>", "eos_token", "</s>",
                   "pad_token", "<pad>", "unk_token", "<unk>", "model_max_length",
                   (json_int_t)max_positions, "clean_up_tokenization_spaces", 0),
-        folder, "tokenizer_config.json", error);
+        folder, TOKENIZER_CONFIG, error);
+}
+
+/* ---- Languages ------------------------------------------------------------------- */
+
+static const char SOURCE[] = "source_lang", TARGET[] = "target_lang";
+
+attn_status attn_folder_languages_save(const attn_languages *languages,
+                                       const char *folder, attn_error *error)
+{
+    char path[ATTN_FOLDER_PATH_BYTES];
+    attn_config_file file;
+    ATTN_TRY(attn_folder_path(path, folder, TOKENIZER_CONFIG, error));
+    ATTN_TRY(attn_config_file_open(&file, path, error));
+    attn_status status = ATTN_OK;
+    if (json_object_set_new(file.root, SOURCE, json_string(languages->source)) != 0 ||
+        json_object_set_new(file.root, TARGET, json_string(languages->target)) != 0)
+        status = attn_error_set(error, ATTN_ENOMEM, "%s: out of memory", path);
+    if (status == ATTN_OK)
+        status = attn_config_file_write(json_incref(file.root), folder, TOKENIZER_CONFIG,
+                                        error);
+    attn_config_file_close(&file);
+    return status;
+}
+
+/* Longer names are none that could be shown. */
+static void read_language(const json_t *root, const char *key, char *language)
+{
+    const char *const name = json_string_value(json_object_get(root, key));
+    if (name && strlen(name) < ATTN_LANGUAGE_BYTES)
+        strcpy(language, name);
+}
+
+attn_status attn_folder_languages_load(attn_languages *languages, const char *folder,
+                                       attn_error *error)
+{
+    char path[ATTN_FOLDER_PATH_BYTES];
+    attn_config_file file;
+    *languages = (attn_languages){0};
+    ATTN_TRY(attn_folder_path(path, folder, TOKENIZER_CONFIG, error));
+    if (access(path, F_OK) != 0)
+        return ATTN_OK;
+    ATTN_TRY(attn_config_file_open(&file, path, error));
+    read_language(file.root, SOURCE, languages->source);
+    read_language(file.root, TARGET, languages->target);
+    attn_config_file_close(&file);
+    return ATTN_OK;
 }

@@ -46,4 +46,18 @@ ATTN_CHECKED attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokeni
                                                     const char *folder,
                                                     attn_error *error);
 
+/* The languages of a translator, to be shown: "source_lang" and "target_lang" of
+ * tokenizer_config.json, as `transformers` names them.  To be saved after the model,
+ * whose saving writes that file; to be read as "" where it does not say. */
+enum { ATTN_LANGUAGE_BYTES = 16 };
+typedef struct attn_languages {
+    char source[ATTN_LANGUAGE_BYTES], target[ATTN_LANGUAGE_BYTES];
+} attn_languages;
+ATTN_CHECKED attn_status attn_folder_languages_save(const attn_languages *languages,
+                                                    const char *folder,
+                                                    attn_error *error);
+ATTN_CHECKED attn_status attn_folder_languages_load(attn_languages *languages,
+                                                    const char *folder,
+                                                    attn_error *error);
+
 #endif

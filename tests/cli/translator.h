@@ -4,6 +4,7 @@
 
 #include "base/context.h"
 #include "file/safetensors.h"
+#include "model/folder.h"
 #include "model/translator.h"
 #include "tests/cli/command.h"
 #include "text/tokenizer.h"
@@ -38,7 +39,9 @@ static inline attn_status make_translator(const char *name, const char *const *t
     ATTN_TRY(attn_translator_create(&translator, &config, 7, error));
     status = attn_translator_save(translator, in_folder(name), ATTN_DTYPE_F32, error);
     attn_translator_destroy(translator);
-    return status;
+    ATTN_TRY(status);
+    return attn_folder_languages_save(&(attn_languages){"en", "fr"}, in_folder(name),
+                                      error);
 }
 
 #endif

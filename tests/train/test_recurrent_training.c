@@ -1,6 +1,7 @@
 /* The recurrent translator as a kind: it learns a hundred pairs by heart, goes on after a
  * stop with the same bits, and refuses recipes that no model can be. */
 #include "file/file.h"
+#include "model/folder.h"
 #include "small_training.h"
 #include "train/task.h"
 #include <setjmp.h>
@@ -90,6 +91,11 @@ static void it_learns_a_hundred_pairs_by_heart(void **state)
             json_integer_value(json_object_get(length, "sentences"));
         assert_int_equal(sentences,
                          json_integer_value(json_object_get(valid, "sentences")));
+        attn_languages languages;
+        attn_error error;
+        assert_int_equal(attn_folder_languages_load(&languages, out, &error), ATTN_OK);
+        assert_string_equal(languages.source, "en");
+        assert_string_equal(languages.target, "fr");
         json_decref(scores);
         small_training_tear_down(&small);
     }
