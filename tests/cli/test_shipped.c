@@ -41,6 +41,8 @@ static void the_other_models_do_what_they_are_for(void **state)
     (void)state;
     expect_run("translate --model translate-en-zh", "She has a small red car.\n", 0,
                "她有个紅色的车。\n", "");
+    expect_run("translate --model translate-gru-en-fr", english, 0,
+               "Le chat a faim.\nOù est la gare ?\n", "");
     expect_run("tag tagger-en \"It's a book I can't put down.\"", "", 0,
                "It/PRON 's/AUX a/DET book/NOUN I/PRON ca/AUX n't/PART put/VERB "
                "down/ADV ./PUNCT\n",
