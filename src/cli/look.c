@@ -260,7 +260,7 @@ int cli_look(int argc, char **argv)
     attn_status status = make_record(&a, &record, &error);
     if (status == ATTN_OK && !record->finished)
         fprintf(stderr,
-                "attn look: the model did not end its translation; it was stopped\n");
+                "attn look: the model did not end what it wrote; it was stopped\n");
     if (status == ATTN_OK)
         status = choose(&a, record, &drawn, &error);
     if (status == ATTN_OK)

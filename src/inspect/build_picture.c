@@ -38,7 +38,7 @@ attn_status attn_check_picture(const attn_captioner *captioner,
     const attn_captioner_config *const config = attn_captioner_config_of(captioner);
     if (picture->rows == config->rows && picture->columns == config->columns)
         return ATTN_OK;
-    return attn_error_set(error, ATTN_EINVAL,
+    return attn_error_set(error, ATTN_EFORMAT,
                           "%.200s has %lld × %lld points, expected %lld × %lld, as the "
                           "model reads",
                           name, (long long)picture->columns, (long long)picture->rows,

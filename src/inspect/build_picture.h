@@ -19,16 +19,16 @@ typedef struct attn_picture_request {
 
 /**
  * @param name  of the picture, to show.
- * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (a caption that is not UTF-8, or longer than
- *         the model's positions), or ATTN_EINVAL: a picture of another size than the
- *         model's (the message has both).
+ * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EFORMAT: a caption that is not UTF-8, or longer
+ *         than the model's positions, or a picture of another size than the model's (the
+ *         message has both).
  */
 ATTN_CHECKED attn_status attn_record_build_picture(attn_record **record,
                                                    const attn_picture_request *request,
                                                    const attn_picture *picture,
                                                    const char *name, attn_error *error);
 
-/** ATTN_OK, or ATTN_EINVAL where the picture has not the captioner's size. */
+/** ATTN_OK, or ATTN_EFORMAT where the picture has not the captioner's size. */
 ATTN_CHECKED attn_status attn_check_picture(const attn_captioner *captioner,
                                             const attn_picture *picture, const char *name,
                                             attn_error *error);

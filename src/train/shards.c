@@ -63,8 +63,8 @@ attn_status attn_shards_create(attn_shards *shards, size_t count, size_t floats,
             status = shards->gradients[n] ? ATTN_OK : ATTN_ENOMEM;
         }
         if (status != ATTN_OK)
-            attn_error_set(error, status, "a tape and gradient of %zu floats: %s", floats,
-                           attn_status_name(status));
+            attn_error_set(error, status, "a tape, with gradients of %zu parameters: %s",
+                           floats, attn_status_name(status));
     }
     if (status != ATTN_OK)
         attn_shards_free(shards);

@@ -94,7 +94,7 @@ static void a_translation_without_end_is_said_to_be_stopped(void **state)
     /* This model, never trained, goes on to its last position. */
     run_result result = look(MODEL "'the cat was hungry'", "");
     assert_string_equal(result.err,
-                        "attn look: the model did not end its translation; it "
+                        "attn look: the model did not end what it wrote; it "
                         "was stopped\n");
     run_free(&result);
 }
