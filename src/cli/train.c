@@ -18,14 +18,21 @@ static const char help[] =
     "  --max-steps N    stop with a checkpoint after step N\n"
     "  --resume         fail unless there is a checkpoint to go on from\n"
     "  --changed        go on although keys of the recipe's \"training\" changed\n"
-    "  --train FILE     sentence pairs instead of the recipe's, a pair a line, tab "
-    "between;\n"
-    "  --valid FILE     .xz is unpacked.  A recipe's files are looked for beside it, "
-    "then\n"
-    "  --test FILE      in the folder that ATTN_DATA names\n"
+    "  --train FILE     data of your own instead of the recipe's, of the same form (a\n"
+    "                   translator's: a sentence, a tab and its translation a line); "
+    ".xz\n"
+    "                   is unpacked.  The recipe's test is then left out\n"
+    "  --valid FILE     likewise\n"
+    "  --test FILE      likewise, scored once at the end\n"
     "  --quiet          no progress\n"
     "\n"
-    "example: ATTN_DATA=data attn train recipes/translate-en-fr.json --minutes 100\n";
+    "A recipe's files are looked for beside it, then in the folder that ATTN_DATA "
+    "names.\n"
+    "\n"
+    "example: attn train recipes/tiny-en-fr.json\n"
+    "         ATTN_DATA=data attn train recipes/translate-en-fr.json --minutes 100\n";
+
+enum { TEST = 2 };
 
 struct arguments {
     const char *recipe, *train, *valid, *test;
@@ -61,6 +68,7 @@ static void name_folder(char *folder, size_t size, const char *recipe)
              (int)(dot ? (size_t)(dot - name) : strlen(name)), name);
 }
 
+/* The recipe's test belongs to the recipe's data: beside --train it is left out. */
 static attn_status find_files(const attn_recipe *recipe,
                               const struct arguments *arguments,
                               char files[3][ATTN_PATH_BYTES], attn_train_options *options,
@@ -73,6 +81,12 @@ static attn_status find_files(const attn_recipe *recipe,
         *to[n] = given[n];
         if (given[n] || !*listed[n])
             continue;
+        if (n == TEST && arguments->train) {
+            cli_say("attn train: %s is not of the data of --train: no test is scored "
+                    "(--test FILE)\n",
+                    listed[n]);
+            continue;
+        }
         const attn_status status =
             attn_recipe_find(arguments->recipe, listed[n], files[n], error);
         if (status != ATTN_OK)

@@ -150,8 +150,10 @@ static attn_status check_identity(const attn_safetensors *file, const char *path
     const attn_status same =
         attn_recipe_compare(recipe, identity->recipe, &structure, &difference);
     if (same != ATTN_OK && (structure || !changed))
-        return attn_error_set(error, same, "%s was made by another recipe: %s", path,
-                              difference.message);
+        return attn_error_set(error, same, "%s was made by another recipe: %s (%s)", path,
+                              difference.message,
+                              structure ? "--out another folder starts anew"
+                                        : "--changed goes on all the same");
     char own[NUMBER_BYTES];
     snprintf(own, sizeof own, "%016" PRIx64, identity->data);
     if (strcmp(data, own) != 0)

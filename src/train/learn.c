@@ -15,10 +15,12 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
     ATTN_TRY(attn_tokenizer_train(tokenizer, texts, count, vocabulary, error));
     const int64_t size = attn_tokenizer_size(*tokenizer);
     if (size != vocabulary)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "%s: tokenizer.vocabulary is %lld, but the text gives only %lld tokens",
-            task->options->train, (long long)vocabulary, (long long)size);
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: tokenizer.vocabulary is %lld, but the text gives only "
+                              "%lld tokens: set it "
+                              "to %lld or less",
+                              task->options->train, (long long)vocabulary,
+                              (long long)size, (long long)size);
     attn_progress_say(task->progress, "tokenizer: %lld tokens, learnt in %.1f s",
                       (long long)size, attn_seconds() - start);
     return attn_folder_tokenizer_save(*tokenizer, task->options->out, error);

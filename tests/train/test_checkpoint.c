@@ -221,14 +221,16 @@ static void another_recipe_is_not_gone_on_with_unless_asked_to(void **state)
     char *const seed = strstr(small.recipe.identity, "\"seed\":5");
     assert_non_null(seed);
     seed[7] = '6';
-    assert_train_fails(&small, options, ATTN_EINVAL, "training.seed was 5 and is 6");
+    assert_train_fails(&small, options, ATTN_EINVAL,
+                       "training.seed was 5 and is 6 (--changed goes on all the same)");
     options.changed = true;
     options.max_steps = 3;
     assert_int_equal(run(&small, options), ATTN_TRAIN_LIMIT);
     char *const width = strstr(small.recipe.identity, "\"width\":16");
     assert_non_null(width);
     width[8] = '2';
-    assert_train_fails(&small, options, ATTN_EINVAL, "model.width was 16 and is 26");
+    assert_train_fails(&small, options, ATTN_EINVAL,
+                       "model.width was 16 and is 26 (--out another folder starts anew)");
     small_training_tear_down(&small);
 }
 

@@ -1,0 +1,66 @@
+/* attn train, from data that come with the sources. */
+#define _XOPEN_SOURCE 700 /* nftw */
+#include "tests/cli/command.h"
+
+static const char *recipes(void)
+{
+    const char *const path = getenv("ATTN_RECIPES");
+    assert_non_null(path);
+    return path;
+}
+
+static run_result train(const char *recipe, const char *options)
+{
+    char arguments[1024];
+    snprintf(arguments, sizeof arguments, "train '%s/%s' %s", recipes(), recipe, options);
+    return run(arguments, "");
+}
+
+static void the_tiny_recipe_learns_to_translate_what_it_has_not_seen(void **state)
+{
+    (void)state;
+    run_result result = train("tiny-en-fr.json", "--threads 2 --quiet");
+    if (result.code != 0)
+        fail_msg("%s", result.err);
+    run_free(&result);
+    expect_run("translate --model tiny-en-fr", "Where is the bread?\nThe car is small.\n",
+               0, "Où est le pain ?\nLa voiture est petite.\n", "");
+}
+
+static void put_pairs(void)
+{
+    attn_error error;
+    const char pairs[] = "The cat.\tLe chat.\nThe dog.\tLe chien.\n";
+    assert_int_equal(
+        attn_file_write(in_folder("pairs.tsv"), pairs, sizeof pairs - 1, &error),
+        ATTN_OK);
+}
+
+/* Its test is of other data, which need not be there; its vocabulary is too large. */
+static void a_recipe_with_data_of_ones_own_leaves_its_test_out(void **state)
+{
+    (void)state;
+    put_pairs();
+    run_result result = train("translate-en-fr.json",
+                              "--train pairs.tsv --valid pairs.tsv --out own --quiet");
+    assert_int_equal(result.code, 1);
+    const char *const test = strstr(
+        result.err, "attn train: translate/tatoeba-en-fr.test.tsv.xz is not of the data "
+                    "of --train: no test is scored (--test FILE)\n");
+    assert_ptr_equal(test, result.err);
+    assert_non_null(strstr(result.err, "tokenizer.vocabulary is 6000, but the text gives "
+                                       "only "));
+    assert_non_null(strstr(result.err, " tokens: set it to 2"));
+    run_free(&result);
+}
+
+int main(int argc, char **argv)
+{
+    assert_true(argc == 2);
+    attn_command = argv[1];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_tiny_recipe_learns_to_translate_what_it_has_not_seen),
+        cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}
