@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes page.css and page.js as C arrays, for the page that html.c writes.
+"""Writes page.css and the page's scripts as C arrays, for the page that html.c writes.
 
-usage: embed.py OUT.c page.css page.js
+usage: embed.py OUT.c page.css page_map.js page.js
 
 Comments, indentation and the spaces around operators go; strings, templates and line ends
 stay.  With the script comes its SHA-256, so that the page can allow this script and no other.
@@ -37,11 +37,13 @@ def c_string(name, text):
 
 
 def main():
-    out, css, js = sys.argv[1:]
+    out, css, *scripts = sys.argv[1:]
     with open(css, encoding="utf-8") as file:
         style = squeezed(file.read(), "css")
-    with open(js, encoding="utf-8") as file:
-        script = "\n" + squeezed(file.read(), "js") + "\n"
+    script = "\n"
+    for path in scripts:
+        with open(path, encoding="utf-8") as file:
+            script += squeezed(file.read(), "js") + "\n"
     if "</" in script + style or "<!--" in script + style:
         sys.exit("embed.py: the page's script or style would end its own element")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

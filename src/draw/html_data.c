@@ -85,9 +85,12 @@ static void put_part(attn_buffer *out, const attn_figure *figure, int64_t index,
                       part->causal ? "true" : "false", (long long)part->layers,
                       (long long)part->heads, (long long)side->keys.tile,
                       (long long)side->keys.words, (long long)at);
-    attn_buffer_print(out, "\"verb\":\"%s\",\"rowSay\":\"%s\",\"keySay\":\"%s\",",
-                      attn_record_is_self(part) ? "looks at" : "reads",
-                      row_says[part->part], key_says[part->part]);
+    const bool places = attn_draws_places(figure->record, part, &side->rows, &side->keys);
+    attn_buffer_print(
+        out, "\"verb\":\"%s\",\"rowSay\":\"%s\",\"keySay\":\"%s\",\"across\":%lld,",
+        attn_record_is_self(part) ? "looks at" : "reads", row_says[part->part],
+        places ? "places of the picture" : key_says[part->part],
+        (long long)(places ? figure->record->picture.grid_columns : 0));
     put_heads(out, figure, index, "roles", put_role);
     attn_buffer_put(out, ",");
     put_heads(out, figure, index, "entropy", put_entropy);
@@ -143,6 +146,15 @@ static attn_status put_maps(attn_buffer *out, const attn_figure *figure,
     return status;
 }
 
+static void put_picture(attn_buffer *out, const attn_record_picture *picture)
+{
+    const attn_rgb shade = attn_places_shade();
+    attn_buffer_put(out, "\"picture\":{\"image\":\"");
+    attn_put_picture(out, picture);
+    attn_buffer_print(out, "\",\"shade\":\"#%02x%02x%02x\"},", shade.red, shade.green,
+                      shade.blue);
+}
+
 static attn_status put_all(attn_buffer *out, const attn_figure *figure, const sides *side,
                            attn_error *error)
 {
@@ -164,12 +176,14 @@ static attn_status put_all(attn_buffer *out, const attn_figure *figure, const si
     attn_buffer_print(
         out,
         "],\"start\":{\"scale\":%d,\"part\":%lld,\"layer\":%lld,\"head\":%lld,"
-        "\"row\":%lld},\"clear\":%ld.%04ld,"
-        "\"maps\":\"",
+        "\"row\":%lld},\"clear\":%ld.%04ld,",
         (int)figure->scale, (long long)figure->part, (long long)figure->layer,
         (long long)figure->head,
         (long long)(figure->row < 0 ? -1 : figure->row / figure->rows.tile),
         clear / 10000, clear % 10000);
+    if (record->picture.grey != NULL)
+        put_picture(out, &record->picture);
+    attn_buffer_put(out, "\"maps\":\"");
     ATTN_TRY(put_maps(out, figure, side, at, error));
     attn_buffer_put(out, "\"}");
     return ATTN_OK;

@@ -1,4 +1,5 @@
-// The page's script: shows one map of one record, and lets the reader choose which.
+// The page's script: shows one map of one record, and lets the reader choose which.  What draws
+// the map is in page_map.js, which stands before it in the page.
 // It reads the JSON in #data and writes nothing but this document and its address:
 //   parts    name, letter, rows, keys (labels), rowSpecial, keySpecial (0 or 1), self, causal,
 //            layers, heads, at (where its maps begin), verb, rowSay, keySay,
@@ -6,6 +7,8 @@
 //            roles and entropy of [layer][head]
 //   maps     base64 of little-endian u16, weight × 65535, by part, layer, head, row, key
 //   start    scale, part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
+//   picture  image and shade, of a record whose source is one; a part of which the keys are its
+//            places has across, how many there are in a line
 //   clear    the weight from which on a row reads one word; a mark is no word
 'use strict';
 const $ = id => document.getElementById(id);
@@ -95,107 +98,22 @@ const cursor = () => over && 'row' in over ? over : state;
 
 // ---- the map ----
 
-// "/" for what cannot be seen, "\" for what is not shown.
-function hatch(g, x, y, size, hidden) {
-    const step = size < 8 ? 4 : 5, across = a => hidden ? x + size - a : x + a;
-    g.beginPath();
-    for (let d = step / 2; d < 2 * size; d += step) {
-        g.moveTo(across(Math.max(0, d - size)), y + Math.min(d, size));
-        g.lineTo(across(Math.min(d, size)), y + Math.max(0, d - size));
-    }
-    g.stroke();
-}
-
-function fitted(g, word, width) {
-    if (g.measureText(word).width <= width) return word;
-    const whole = Intl.Segmenter ? [...new Intl.Segmenter().segment(word)].map(s => s.segment) : [...word];
-    while (whole.length && g.measureText(whole.join('') + '…').width > width) whole.pop();
-    return whole.join('') + '…';
-}
-
-// Sizes so that everything lies inside the width: labels of rows at the left, labels of keys
-// above, turned by 50°, of which the last ones reach beyond the cells.
-const TURN = Math.PI * 50 / 180;
-function measure(g, part, width, font) {
-    font(true, 13);
-    const rows = part.rows.map(w => fitted(g, w, Math.min(170, width * .3)));
-    const keys = part.keys.map(w => fitted(g, w, Math.min(130, width * .25)));
-    const long = list => Math.max(...list.map(w => g.measureText(w).width));
-    const x = Math.ceil(long(rows)) + 12, y = Math.ceil(long(keys) * Math.sin(TURN)) + 18;
-    let size = (width - x - 12) / keys.length;
-    keys.forEach((w, j) => size = Math.min(size, (width - x - 14 - g.measureText(w).width * Math.cos(TURN)) / (j + .5)));
-    size = clamp(size >= 4 ? Math.floor(size) : size, .5, 30);
-    return { x, y, size, rows, keys };
-}
-
-function labels(g, part, font) {
-    const { x, y, size, rows, keys } = cells, { row, key } = cursor(), small = size < 21 ? 11 : 13;
-    const label = (word, i, chosen, special, apart) => {
-        const step = Math.ceil(apart / size);
-        if (i !== chosen && (i % step || chosen >= 0 && Math.abs(chosen - i) < step)) return;
-        font(i === chosen, small);
-        g.globalAlpha = state.special && special[i] ? .45 : 1;
-        g.fillStyle = i === chosen ? colour.amber : chosen >= 0 ? colour.soft : colour.ink;
-        g.fillText(word, 0, 0);
-        g.globalAlpha = 1;
-    };
-    const place = (px, py, turn, draw) => { g.save(); g.translate(px, py); g.rotate(turn); draw(); g.restore(); };
-    g.textBaseline = 'middle';
-    g.textAlign = 'right';
-    rows.forEach((w, i) => place(x - 7, y + i * size + size / 2, 0, () => label(w, i, row, part.rowSpecial, small + 3)));
-    g.textAlign = 'left';
-    keys.forEach((w, j) => place(x + j * size + size / 2 + 2, y - 7, -TURN, () => label(w, j, key, part.keySpecial, (small + 3) / Math.sin(TURN))));
-}
-
-function drawCells(g, part, map, font) {
-    const { x, y, size } = cells, side = size < 8 ? size : size - 1;
-    g.textAlign = 'center';
-    g.textBaseline = 'middle';
-    g.lineWidth = .7;
-    g.strokeStyle = colour.soft;
-    map.forEach((weights, i) => {
-        const seen = visible(part, i), top = y + i * size;
-        weights.forEach((w, j) => {
-            const left = x + j * size;
-            if (w < 0) return hatch(g, left, top, side, w === HIDDEN);
-            const { fill, ink } = paint(w, seen);
-            g.fillStyle = fill;
-            g.fillRect(left, top, side, side);
-            if (size < 22 || w < .1) return;
-            font(false, size > 25 ? 11 : 10);
-            g.fillStyle = ink;
-            g.fillText(Math.round(100 * w), left + side / 2, top + side / 2 + 1);
-        });
-    });
-}
-
-function drawMarks(g, part, map) {
-    const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
-    g.fillStyle = colour.amber;
-    if (!part.self && !state.special) map.forEach((weights, i) => {
-        const top = weights.indexOf(Math.max(...weights)), onWord = part.rowSpecial[i] || !part.keySpecial[top];
-        if (onWord && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
-        g.beginPath();
-        g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
-        g.fill();
-    });
-    g.strokeStyle = state.scale === 2 ? colour.ink : colour.amber;    // amber is a colour of that ramp
-    g.lineWidth = 1.5;
-    if (row >= 0) g.strokeRect(x - .75, y + row * size - .75, m * size + .5, size + .5);
-    if (key >= 0) g.strokeRect(x + key * size - .75, y - .75, size + .5, n * size + .5);
-}
-
 function drawMap() {
     const { part: p, layer, head } = view(), part = data.parts[p], canvas = $('map'), g = canvas.getContext('2d');
     const width = canvas.parentNode.clientWidth, ratio = devicePixelRatio || 1, family = getComputedStyle(document.body).fontFamily;
     const font = (bold, size) => g.font = `${bold ? 600 : 400} ${size}px ${family}`;
     const map = shownMap(part, layer, head);
-    cells = measure(g, part, width, font);
-    const height = cells.y + Math.ceil(cells.size * part.rows.length) + 2;
+    cells = part.across ? measurePlaces(part, width) : measure(g, part, width, font);
+    const { x, y, size, beside } = cells, n = part.rows.length;
+    const height = part.across ? Math.ceil(n / beside) * y : y + Math.ceil(size * n) + 2;
     canvas.style.width = width + 'px';
     canvas.width = width * ratio;
     canvas.height = height * ratio;
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
+    if (part.across) {
+        drawPlaces(g, part, map, font);
+        return map;
+    }
     drawCells(g, part, map, font);
     labels(g, part, font);
     drawMarks(g, part, map);
@@ -245,6 +163,11 @@ function everyHead(part, row, key, span) {
 }
 
 function legend(part) {
+    document.querySelector('[aria-label=scale]').hidden = part.across > 0;
+    if (part.across) {
+        $('legend').replaceChildren(element('span', {}, 'The darker a place, the nearer its weight to the word’s largest. Beside a word: the weight on its top place and right around it; in amber less than ' + number(data.clear) + '.'));
+        return;
+    }
     const weightAt = [x => x, x => 10 ** (3 * x - 3), x => 2 ** (8 * x - 4) / 99][state.scale];
     const [low, middle, high] = [['0', '.5', '1'], ['.001', '.03', '1'], ['1/16', 'uniform', '16 ×']][state.scale];
     const swatch = (_, i) => {
@@ -279,7 +202,7 @@ function makeTexts(part) {
     }));
     textsOf = part;
     $('texts').replaceChildren(...part.self ? [] : [line('writtenSay', part.rows, 'row')],
-        line('readSay', part.keys, part.self ? 'row' : 'key'));
+        part.across ? '' : line('readSay', part.keys, part.self ? 'row' : 'key'));
     if (!part.self) $('writtenSay').textContent = 'written words; point at one';
 }
 
@@ -291,6 +214,10 @@ function texts(part, map) {
         return seen.length ? seen.reduce((a, b) => a + b) / seen.length : HIDDEN;
     };
     const say = $('readSay');
+    if (!say) {
+        all('[data-row]').forEach((button, i) => button.className = i === row ? 'chosen' : '');
+        return;
+    }
     if (weights) say.replaceChildren('what “', element('bdi', {}, part.rows[row]), `” ${part.verb}`);
     else say.textContent = 'weight received, mean of the rows' + (part.self ? '; point at a word' : '');
     [...say.parentNode.querySelectorAll('button')].forEach((button, j) => {
@@ -409,6 +336,7 @@ document.addEventListener('pointerover', event => {
 
 function cellAt(event) {
     const bounds = $('map').getBoundingClientRect(), part = data.parts[state.part];
+    if (part.across) return placeAt(part, event.clientX - bounds.left, event.clientY - bounds.top);
     const key = Math.floor((event.clientX - bounds.left - cells.x) / cells.size);
     const row = Math.floor((event.clientY - bounds.top - cells.y) / cells.size);
     if (row >= part.rows.length || key >= part.keys.length || row < 0 && key < 0) return null;

@@ -123,8 +123,7 @@ static void put_left(attn_svg *svg, const attn_figure *figure)
                           figure->layer, figure->head);
     const attn_svg_label heading = heading_at(SVG_MARGIN, 24);
     attn_svg_take_label(svg, &heading, &name);
-    const bool exact = figure->rows.tile == 1 && figure->keys.tile == 1;
-    if (figure->record->picture.grey != NULL && part->part == ATTN_PART_CROSS && exact)
+    if (attn_draws_places(figure->record, part, &figure->rows, &figure->keys))
         attn_svg_put_places(svg, figure, SVG_MARGIN, 36);
     else
         attn_svg_put_matrix(svg, figure, SVG_MARGIN, 36);

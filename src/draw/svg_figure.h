@@ -68,6 +68,14 @@ void attn_svg_put_matrix(attn_svg *svg, const attn_figure *figure, int64_t x, in
 /** The same over the places of the record's picture: for each row the picture, and over
  * it where the row looked. */
 void attn_svg_put_places(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
+/** A part whose keys are the places of the record's picture, and not too many to tell
+ * apart. */
+bool attn_draws_places(const attn_record *record, const attn_record_part *part,
+                       const attn_map_side *rows, const attn_map_side *keys);
+/** The picture dark on white, as a data: address. */
+void attn_put_picture(attn_buffer *out, const attn_record_picture *picture);
+/** Of a place with the row's largest weight, at four fifths of its strength. */
+attn_rgb attn_places_shade(void);
 /** The grids of heads of every part, and what their letters mean. */
 void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
 

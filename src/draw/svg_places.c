@@ -19,9 +19,18 @@ typedef struct places {
 
 static void put_picture(const places *p)
 {
-    const attn_record_picture *const picture = &p->figure->record->picture;
-    const size_t points = (size_t)(picture->rows * picture->columns);
     attn_buffer *const out = &p->svg->text;
+    attn_buffer_print(out,
+                      "<defs><image id=\"picture\" width=\"%lld\" height=\"%lld\" "
+                      "preserveAspectRatio=\"none\" href=\"",
+                      (long long)p->width, (long long)p->height);
+    attn_put_picture(out, &p->figure->record->picture);
+    attn_buffer_put(out, "\"/></defs>\n");
+}
+
+void attn_put_picture(attn_buffer *out, const attn_record_picture *picture)
+{
+    const size_t points = (size_t)(picture->rows * picture->columns);
     attn_picture inverted = {picture->rows, picture->columns, malloc(points)};
     char *png = NULL;
     size_t length;
@@ -32,16 +41,23 @@ static void put_picture(const places *p)
         attn_picture_encode(&inverted, &png, &length, &error) != ATTN_OK) {
         out->failed = true;
     } else {
-        attn_buffer_print(out,
-                          "<defs><image id=\"picture\" width=\"%lld\" height=\"%lld\" "
-                          "preserveAspectRatio=\"none\" "
-                          "href=\"data:image/png;base64,",
-                          (long long)p->width, (long long)p->height);
+        attn_buffer_put(out, "data:image/png;base64,");
         attn_put_base64(out, (const uint8_t *)png, length);
-        attn_buffer_put(out, "\"/></defs>\n");
     }
     free(png);
     attn_picture_free(&inverted);
+}
+
+attn_rgb attn_places_shade(void)
+{
+    return attn_ramp(ATTN_THEME_LIGHT, ATTN_SCALE_LINEAR, 0.7);
+}
+
+bool attn_draws_places(const attn_record *record, const attn_record_part *part,
+                       const attn_map_side *rows, const attn_map_side *keys)
+{
+    return record->picture.grey != NULL && part->part == ATTN_PART_CROSS &&
+           rows->tile == 1 && keys->tile == 1;
 }
 
 static void put_heading(const places *p, int64_t row, int64_t x, int64_t y)
@@ -75,7 +91,7 @@ static void put_panel(const places *p, int64_t row, int64_t x, int64_t y)
     const attn_record_picture *const picture = &p->figure->record->picture;
     const int64_t count = picture->grid_rows * picture->grid_columns;
     const float *const weights = p->figure->weights + row * count;
-    const attn_rgb shade = attn_ramp(ATTN_THEME_LIGHT, ATTN_SCALE_LINEAR, 0.7);
+    const attn_rgb shade = attn_places_shade();
     attn_buffer *const out = &p->svg->text;
     double most = 0;
     for (int64_t i = 0; i < count; i++)

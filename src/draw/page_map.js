@@ -1,0 +1,150 @@
+// Drawing one map on the page's canvas: a matrix, or the places of a picture.
+'use strict';
+
+// "/" for what cannot be seen, "\" for what is not shown.
+function hatch(g, x, y, size, hidden) {
+    const step = size < 8 ? 4 : 5, across = a => hidden ? x + size - a : x + a;
+    g.beginPath();
+    for (let d = step / 2; d < 2 * size; d += step) {
+        g.moveTo(across(Math.max(0, d - size)), y + Math.min(d, size));
+        g.lineTo(across(Math.min(d, size)), y + Math.max(0, d - size));
+    }
+    g.stroke();
+}
+
+function fitted(g, word, width) {
+    if (g.measureText(word).width <= width) return word;
+    const whole = Intl.Segmenter ? [...new Intl.Segmenter().segment(word)].map(s => s.segment) : [...word];
+    while (whole.length && g.measureText(whole.join('') + '…').width > width) whole.pop();
+    return whole.join('') + '…';
+}
+
+// Sizes so that everything lies inside the width: labels of rows at the left, labels of keys
+// above, turned by 50°, of which the last ones reach beyond the cells.
+const TURN = Math.PI * 50 / 180;
+function measure(g, part, width, font) {
+    font(true, 13);
+    const rows = part.rows.map(w => fitted(g, w, Math.min(170, width * .3)));
+    const keys = part.keys.map(w => fitted(g, w, Math.min(130, width * .25)));
+    const long = list => Math.max(...list.map(w => g.measureText(w).width));
+    const x = Math.ceil(long(rows)) + 12, y = Math.ceil(long(keys) * Math.sin(TURN)) + 18;
+    let size = (width - x - 12) / keys.length;
+    keys.forEach((w, j) => size = Math.min(size, (width - x - 14 - g.measureText(w).width * Math.cos(TURN)) / (j + .5)));
+    size = clamp(size >= 4 ? Math.floor(size) : size, .5, 30);
+    return { x, y, size, rows, keys };
+}
+
+function labels(g, part, font) {
+    const { x, y, size, rows, keys } = cells, { row, key } = cursor(), small = size < 21 ? 11 : 13;
+    const label = (word, i, chosen, special, apart) => {
+        const step = Math.ceil(apart / size);
+        if (i !== chosen && (i % step || chosen >= 0 && Math.abs(chosen - i) < step)) return;
+        font(i === chosen, small);
+        g.globalAlpha = state.special && special[i] ? .45 : 1;
+        g.fillStyle = i === chosen ? colour.amber : chosen >= 0 ? colour.soft : colour.ink;
+        g.fillText(word, 0, 0);
+        g.globalAlpha = 1;
+    };
+    const place = (px, py, turn, draw) => { g.save(); g.translate(px, py); g.rotate(turn); draw(); g.restore(); };
+    g.textBaseline = 'middle';
+    g.textAlign = 'right';
+    rows.forEach((w, i) => place(x - 7, y + i * size + size / 2, 0, () => label(w, i, row, part.rowSpecial, small + 3)));
+    g.textAlign = 'left';
+    keys.forEach((w, j) => place(x + j * size + size / 2 + 2, y - 7, -TURN, () => label(w, j, key, part.keySpecial, (small + 3) / Math.sin(TURN))));
+}
+
+function drawCells(g, part, map, font) {
+    const { x, y, size } = cells, side = size < 8 ? size : size - 1;
+    g.textAlign = 'center';
+    g.textBaseline = 'middle';
+    g.lineWidth = .7;
+    g.strokeStyle = colour.soft;
+    map.forEach((weights, i) => {
+        const seen = visible(part, i), top = y + i * size;
+        weights.forEach((w, j) => {
+            const left = x + j * size;
+            if (w < 0) return hatch(g, left, top, side, w === HIDDEN);
+            const { fill, ink } = paint(w, seen);
+            g.fillStyle = fill;
+            g.fillRect(left, top, side, side);
+            if (size < 22 || w < .1) return;
+            font(false, size > 25 ? 11 : 10);
+            g.fillStyle = ink;
+            g.fillText(Math.round(100 * w), left + side / 2, top + side / 2 + 1);
+        });
+    });
+}
+
+function drawMarks(g, part, map) {
+    const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
+    g.fillStyle = colour.amber;
+    if (!part.self && !state.special) map.forEach((weights, i) => {
+        const top = weights.indexOf(Math.max(...weights)), onWord = part.rowSpecial[i] || !part.keySpecial[top];
+        if (onWord && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
+        g.beginPath();
+        g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
+        g.fill();
+    });
+    g.strokeStyle = state.scale === 2 ? colour.ink : colour.amber;    // amber is a colour of that ramp
+    g.lineWidth = 1.5;
+    if (row >= 0) g.strokeRect(x - .75, y + row * size - .75, m * size + .5, size + .5);
+    if (key >= 0) g.strokeRect(x + key * size - .75, y - .75, size + .5, n * size + .5);
+}
+
+// The places of a picture: for each row the picture, and on each place a shade, the stronger
+// the nearer its weight to the row's largest.
+let image = null;
+const PANEL = 140, GAP = 16, HEADING = 22;
+function measurePlaces(part, width) {
+    const fit = clamp(Math.floor((width + GAP) / (PANEL + GAP)), 1, Math.max(1, part.rows.length));
+    const size = Math.max(1, Math.floor(((width + GAP) / Math.min(fit, 4) - GAP) / part.across));
+    const wide = size * part.across, high = size * part.keys.length / part.across;
+    return { across: part.across, size, wide, high, beside: Math.min(fit, 4), x: wide + GAP, y: high + HEADING + GAP };
+}
+
+// The weight on the top place and right around it, as the verdict has it.
+function around(part, weights) {
+    const top = weights.indexOf(Math.max(...weights)), n = part.across;
+    const near = key => Math.abs(key % n - top % n) < 2 && Math.abs((key / n | 0) - (top / n | 0)) < 2;
+    return weights.reduce((sum, w, key) => sum + (near(key) ? w : 0), 0);
+}
+
+function drawPlaces(g, part, map, font) {
+    const { size, wide, high, beside, x, y } = cells, { row, key } = cursor(), n = part.across;
+    image ||= Object.assign(new Image(), { onload: () => draw(), src: data.picture.image });
+    g.textBaseline = 'alphabetic';
+    map.forEach((weights, i) => {
+        const left = i % beside * x, top = (i / beside | 0) * y + HEADING, most = Math.max(...weights);
+        const held = most < 0 ? '' : number(around(part, weights));
+        font(true, 13);
+        g.fillStyle = i === row ? colour.amber : colour.ink;
+        g.fillText(fitted(g, part.rows[i], wide - 34), left, top - 7);
+        font(false, 12);
+        g.textAlign = 'right';
+        g.fillStyle = held && Math.round(100 * around(part, weights)) < Math.round(100 * data.clear) ? colour.amber : colour.soft;
+        g.fillText(held, left + wide, top - 7);
+        g.textAlign = 'left';
+        g.fillStyle = '#FFFFFF';
+        g.fillRect(left, top, wide, high);
+        if (image.complete) g.drawImage(image, left, top, wide, high);
+        g.fillStyle = data.picture.shade;
+        weights.forEach((w, j) => {
+            g.globalAlpha = w > 0 ? w / most * .8 : 0;
+            g.fillRect(left + j % n * size, top + (j / n | 0) * size, size, size);
+        });
+        g.globalAlpha = 1;
+        g.strokeStyle = i === row ? colour.amber : colour.line;
+        g.lineWidth = i === row ? 2 : 1;
+        g.strokeRect(left + .5, top + .5, wide - 1, high - 1);
+        g.strokeStyle = colour.amber;
+        if (key >= 0 && (row < 0 || row === i)) g.strokeRect(left + key % n * size, top + (key / n | 0) * size, size, size);
+    });
+}
+
+function placeAt(part, x, y) {
+    const { size, wide, high, beside, x: apart, y: below } = cells;
+    const column = Math.floor(x / apart), row = Math.floor(y / below) * beside + column;
+    const across = x - column * apart, down = y % below - HEADING;
+    if (column >= beside || row >= part.rows.length || across >= wide || down >= high) return null;
+    return { row, key: down < 0 ? -1 : Math.floor(down / size) * part.across + Math.floor(across / size) };
+}
