@@ -130,26 +130,24 @@ static void put_alignment(writer *w)
     }
     const attn_record_part *part = &w->record->parts[summary->alignment_part];
     attn_buffer_print(&w->out,
-                      "{\"layer\":%lld,\"of\":\"mean of the heads\",\"clear\":%lld,\n"
-                      "\"rows\":[",
+                      "{\"layer\":%lld,\"of\":\"mean of the heads\",\"clear\":%lld,"
+                      "\"judged\":%lld,\n\"rows\":[",
                       (long long)summary->alignment_layer + 1,
-                      (long long)summary->clear_count);
-    int64_t unclear = 0, special = 0;
+                      (long long)summary->clear_count, (long long)summary->judged_count);
     for (int64_t i = 0; i < part->rows->length; i++) {
         const attn_link *top = &summary->top[i];
-        const bool is_unclear =
-            unclear < summary->unclear_count && summary->unclear[unclear] == i;
-        const bool at_special =
-            special < summary->at_special_count && summary->at_special[special] == i;
-        unclear += is_unclear;
-        special += at_special;
+        const bool is_judged =
+            part->part == ATTN_PART_CROSS && !part->rows->list[i].special;
+        const char *const clear = !is_judged                    ? "null"
+                                  : attn_is_unclear(summary, i) ? "false"
+                                                                : "true";
         attn_buffer_put(&w->out, i > 0 ? ",\n{\"word\":" : "{\"word\":");
         put_label(w, &part->rows->list[i]);
         attn_buffer_print(&w->out, ",\"key\":%lld,\"reads\":", (long long)top->key + 1);
         put_label(w, &part->keys->list[top->key]);
         attn_buffer_print(&w->out, ",\"weight\":%.7g,\"clear\":%s,\"at_special\":%s}",
-                          top->weight, is_unclear ? "false" : "true",
-                          at_special ? "true" : "false");
+                          top->weight, clear,
+                          part->keys->list[top->key].special ? "true" : "false");
     }
     attn_buffer_put(&w->out, "],\n\"weights\":");
     put_matrix(w, summary->alignment, part->rows->length, part->keys->length);

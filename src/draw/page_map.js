@@ -78,9 +78,9 @@ function drawCells(g, part, map, font) {
 function drawMarks(g, part, map) {
     const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
     g.fillStyle = colour.amber;
-    if (!part.self && !state.special) map.forEach((weights, i) => {
-        const top = weights.indexOf(Math.max(...weights)), onWord = part.rowSpecial[i] || !part.keySpecial[top];
-        if (onWord && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
+    if (part.letter === 'c' && !state.special) map.forEach((weights, i) => {
+        const top = weights.indexOf(Math.max(...weights));
+        if (part.rowSpecial[i] || !part.keySpecial[top] && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
         g.beginPath();
         g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
         g.fill();

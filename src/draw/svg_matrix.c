@@ -125,12 +125,8 @@ static void put_cells(const matrix *m)
 
 static bool unclear(const matrix *m, int64_t row)
 {
-    if (!m->figure->alignment || m->figure->rows.tile > 1)
-        return false;
-    for (int64_t i = 0; i < m->figure->summary->unclear_count; i++)
-        if (m->figure->summary->unclear[i] == row)
-            return true;
-    return false;
+    return m->figure->alignment && m->figure->rows.tile == 1 &&
+           attn_is_unclear(m->figure->summary, row);
 }
 
 static void put_row_labels(const matrix *m)
@@ -240,8 +236,7 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
     if (m->figure->alignment && m->figure->rows.tile == 1 &&
         m->figure->summary->unclear_count > 0) {
         attn_buffer text = {0};
-        attn_buffer_put(&text, "no word reaches ");
-        attn_put_weight(&text, m->figure->summary->conventions.clear);
+        attn_buffer_put(&text, "no clear source");
         attn_buffer_print(out,
                           "<circle class=\"amber\" cx=\"%lld\" cy=\"%lld\" r=\"2.5\"/>\n",
                           (long long)next, (long long)y + 6);

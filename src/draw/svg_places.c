@@ -74,7 +74,7 @@ static void put_heading(const places *p, int64_t row, int64_t x, int64_t y)
     attn_svg_take_label(p->svg, &label, &word);
     if (!p->figure->alignment)
         return;
-    const bool weak = attn_is_weak(p->figure->summary, row);
+    const bool weak = attn_is_unclear(p->figure->summary, row);
     attn_buffer weight = {0};
     attn_put_weight(&weight, p->figure->summary->top[row].weight);
     const attn_svg_label beside = {.class = weak ? "amber" : "soft",

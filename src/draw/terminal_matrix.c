@@ -16,21 +16,13 @@ static attn_link top_of(const canvas_matrix *matrix, int64_t row)
     return top;
 }
 
-static bool unclear(const canvas *c, int64_t row)
-{
-    for (int64_t i = 0; i < c->summary->unclear_count; i++)
-        if (c->summary->unclear[i] == row)
-            return true;
-    return false;
-}
-
 static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_t first,
                      int64_t end)
 {
     const attn_record_part *part = matrix->part;
     const int64_t visible = attn_record_visible(part, row);
     const attn_link top = top_of(matrix, row);
-    const bool marked = matrix->judged && unclear(c, row);
+    const bool marked = matrix->judged && attn_is_unclear(c->summary, row);
     attn_buffer word = {0}, label = {0};
     const int64_t columns = canvas_label(c, &word, &part->rows->list[row], LABEL);
     attn_buffer_put_repeat(&label, " ", LABEL - columns);
@@ -72,7 +64,7 @@ static void draw_legend(canvas *c, const canvas_matrix *matrix)
     attn_buffer_print(&text, "%s%s under %.0f", narrow ? "\n" : "   ",
                       canvas_mark(c, "·", "-"), limits->faint * 100);
     if (matrix->judged)
-        attn_buffer_print(&text, "   ? no word has %.0f", limits->clear * 100);
+        attn_buffer_put(&text, "   ? no clear source");
     if (matrix->part->causal)
         attn_buffer_print(&text, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
     canvas_put(c, STYLE_DIM, attn_buffer_text(&text));

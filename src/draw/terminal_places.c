@@ -18,7 +18,7 @@ static void put_heading(canvas *c, const canvas_matrix *matrix, int64_t row,
 {
     enum { WEIGHT = 4 };
     attn_buffer label = {0};
-    const bool weak = matrix->judged && attn_is_weak(c->summary, row);
+    const bool weak = matrix->judged && attn_is_unclear(c->summary, row);
     int64_t used = canvas_label(c, &label, &matrix->part->rows->list[row],
                                 columns > WEIGHT ? columns - WEIGHT : columns);
     if (columns > WEIGHT) {

@@ -220,12 +220,15 @@ static void put_label_count(attn_buffer *buffer, const attn_record *record,
     attn_buffer_put(buffer, " most.");
 }
 
-static void put_count(attn_buffer *buffer, const attn_summary *summary, int64_t rows,
-                      bool of_picture)
+static void put_count(attn_buffer *buffer, const attn_summary *summary, bool of_picture)
 {
-    const long long clear = summary->clear_count, all = rows;
+    const long long clear = summary->clear_count, all = summary->judged_count;
     const char *const one = of_picture ? "looks at" : "reads";
     const char *const many = of_picture ? "look at" : "read";
+    if (all == 0) {
+        attn_buffer_put(buffer, "No word was written.");
+        return;
+    }
     if (clear == all && all == 1)
         attn_buffer_print(buffer, "The one word written %s", one);
     else if (clear == all)
@@ -344,7 +347,7 @@ void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
         return;
     }
     if (line == 0) {
-        put_count(buffer, summary, part->rows->length, record->picture.grey != NULL);
+        put_count(buffer, summary, record->picture.grey != NULL);
         return;
     }
     if (line == 1 && count_weak(summary) > 0) {

@@ -36,6 +36,14 @@ bool attn_is_weak(const attn_summary *summary, int64_t row)
     return !prints_as(summary->top[row].weight, summary->conventions.clear);
 }
 
+bool attn_is_unclear(const attn_summary *summary, int64_t row)
+{
+    for (int64_t i = 0; i < summary->unclear_count; i++)
+        if (summary->unclear[i] == row)
+            return true;
+    return false;
+}
+
 bool attn_record_word_delimits(const attn_record_word *word)
 {
     if (word->special)
@@ -202,6 +210,21 @@ static double mass_around(const attn_record_picture *picture, const float *row,
     return mass;
 }
 
+/* A mark of the model is no word: its row is not judged, and who reads it reads none. */
+static void judge_row(attn_summary *summary, const attn_record_part *part, int64_t row)
+{
+    if (part->part != ATTN_PART_CROSS || part->rows->list[row].special)
+        return;
+    const bool at_special = part->keys->list[summary->top[row].key].special;
+    summary->judged_count++;
+    if (!attn_is_weak(summary, row) && !at_special)
+        summary->clear_count++;
+    else
+        summary->unclear[summary->unclear_count++] = row;
+    if (at_special)
+        summary->at_special[summary->at_special_count++] = row;
+}
+
 static void align_row(attn_summary *summary, const attn_record *record,
                       const attn_record_part *part, int64_t row)
 {
@@ -223,16 +246,7 @@ static void align_row(attn_summary *summary, const attn_record *record,
         top.weight =
             mass_around(&record->picture, summary->alignment + row * keys, top.key);
     summary->top[row] = top;
-    /* A mark of the model is no word of the text; its own row may read it. */
-    const bool at_special =
-        part->keys->list[top.key].special && !part->rows->list[row].special;
-    const bool weak = attn_is_weak(summary, row);
-    if (!weak && !at_special)
-        summary->clear_count++;
-    else
-        summary->unclear[summary->unclear_count++] = row;
-    if (at_special)
-        summary->at_special[summary->at_special_count++] = row;
+    judge_row(summary, part, row);
 }
 
 static attn_status align(attn_summary *summary, const attn_record *record)

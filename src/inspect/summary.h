@@ -87,11 +87,12 @@ typedef struct attn_summary {
     attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie; in a
                      * picture with the weight of the eight places around it */
 
-    /* The verdict about its rows.  Clear is a row whose largest weight is on a word, or
-     * is the row of a mark, and is `clear` or more. */
-    int64_t clear_count;
-    int64_t *unclear, unclear_count;       /* the other rows */
-    int64_t *at_special, at_special_count; /* of these, words whose top key is a mark */
+    /* The verdict about the words written: the rows of a cross part that are no mark of
+     * the model.  Clear is one whose largest weight is on a word and is `clear` or more.
+     */
+    int64_t judged_count, clear_count;
+    int64_t *unclear, unclear_count;       /* the other words, in order */
+    int64_t *at_special, at_special_count; /* of these, those whose top key is a mark */
 
     attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
     int64_t finding_count;
@@ -111,6 +112,8 @@ const attn_head_summary *attn_summary_head(const attn_summary *summary,
 
 /** The largest weight of the alignment's row, as printed, is less than `clear`. */
 bool attn_is_weak(const attn_summary *summary, int64_t row);
+/** The alignment's row is a word written that has no clear source. */
+bool attn_is_unclear(const attn_summary *summary, int64_t row);
 
 /** "previous", …; the letter is 'P', 'N', 'O', 'F', 'D', 'S', 'B', small when not strong,
  * and 0 for mixed (drawn "·", "-" without Unicode). */

@@ -59,7 +59,7 @@ static void the_picture_answers_first(void **state)
     run_result result = look(MODEL OWN "'the cat was hungry'", "");
     assert_contains(result.out,
                     "en  the cat was hungry\nfr  le chat avait faim, le chat\n\n");
-    assert_contains(result.out, " of the 8 words written");
+    assert_contains(result.out, " of the 7 words written");
     assert_contains(result.out,
                     "\nWhich source word each written word read  cross layer ");
     assert_contains(result.out, "\nWhat the heads do");
@@ -93,9 +93,8 @@ static void a_translation_without_end_is_said_to_be_stopped(void **state)
     (void)state;
     /* This model, never trained, goes on to its last position. */
     run_result result = look(MODEL "'the cat was hungry'", "");
-    assert_string_equal(result.err,
-                        "attn look: the model did not end what it wrote; it "
-                        "was stopped\n");
+    assert_string_equal(result.err, "attn look: the model did not end what it wrote; it "
+                                    "was stopped\n");
     run_free(&result);
 }
 
