@@ -9,19 +9,27 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 SENTENCE ?= The cat, which was sitting on the mat, was hungry
+# As it was given: neither make nor the shell reads anything in it.
+override SENTENCE := $(value SENTENCE)
+export SENTENCE
 
-.PHONY: look test build install dependencies clean
+.PHONY: look test build install configure dependencies clean
 
-look: build
-	@$(BUILD)/src/cli/attn look "$(SENTENCE)"
+look: configure
+	@ninja -C $(BUILD) src/cli/attn
+	@$(BUILD)/src/cli/attn look -- "$$SENTENCE"
 
 test: build
 	meson test -C $(BUILD) --print-errorlogs
 	@grep -h '^skipped' $(BUILD)/meson-logs/testlog.txt || true
 
-build: dependencies
-	@test -f $(BUILD)/build.ninja || meson setup $(BUILD)
+build: configure
 	@ninja -C $(BUILD)
+
+# What meson found is in $(BUILD)/meson-logs; here only why it stopped.
+configure: dependencies
+	@test -f $(BUILD)/build.ninja || said=$$(meson setup $(BUILD) 2>&1) || \
+	    { echo "$$said" >&2; exit 1; }
 
 install: build
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
