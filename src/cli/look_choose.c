@@ -198,9 +198,10 @@ static bool read_limit(const char *text, size_t length, attn_conventions *limits
     const struct {
         const char *name;
         double *value, most;
-    } table[] = {{"clear", &limits->clear, 1}, {"strong", &limits->strong, 1},
-                 {"weak", &limits->weak, 1},   {"lift", &limits->lift, 100},
-                 {"broad", &limits->broad, 1}, {"faint", &limits->faint, 1}};
+    } table[] = {{"clear", &limits->clear, 1},   {"lead", &limits->lead, 1},
+                 {"strong", &limits->strong, 1}, {"weak", &limits->weak, 1},
+                 {"lift", &limits->lift, 100},   {"broad", &limits->broad, 1},
+                 {"faint", &limits->faint, 1}};
     const char *equals = memchr(text, '=', length);
     char number[24];
     if (equals == NULL)
@@ -230,10 +231,11 @@ attn_status look_read_limits(const char *text, attn_conventions *conventions,
     while (*text != '\0') {
         const size_t length = strcspn(text, ",");
         if (!read_limit(text, length, conventions))
-            return attn_error_set(error, ATTN_EINVAL,
-                                  "--limits has \"%.*s\"; expected clear, strong, weak, "
-                                  "broad or faint = 0 to 1, or lift = 0 to 100",
-                                  length < 40 ? (int)length : 40, text);
+            return attn_error_set(
+                error, ATTN_EINVAL,
+                "--limits has \"%.*s\"; expected clear, lead, strong, weak, "
+                "broad or faint = 0 to 1, or lift = 0 to 100",
+                length < 40 ? (int)length : 40, text);
         text += length + (text[length] == ',');
     }
     return ATTN_OK;

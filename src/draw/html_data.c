@@ -173,14 +173,15 @@ static attn_status put_all(attn_buffer *out, const attn_figure *figure, const si
             "single heads as SVG, or save the record",
             (long long)at, (long long)(at / 375000), HTML_DATA_LIMIT_BYTES / 1000000);
     const long clear = lround(figure->summary->conventions.clear * 10000);
+    const long lead = lround(figure->summary->conventions.lead * 10000);
     attn_buffer_print(
         out,
         "],\"start\":{\"scale\":%d,\"part\":%lld,\"layer\":%lld,\"head\":%lld,"
-        "\"row\":%lld},\"clear\":%ld.%04ld,",
+        "\"row\":%lld},\"clear\":%ld.%04ld,\"lead\":%ld.%04ld,",
         (int)figure->scale, (long long)figure->part, (long long)figure->layer,
         (long long)figure->head,
         (long long)(figure->row < 0 ? -1 : figure->row / figure->rows.tile),
-        clear / 10000, clear % 10000);
+        clear / 10000, clear % 10000, lead / 10000, lead % 10000);
     if (record->picture.grey != NULL)
         put_picture(out, &record->picture);
     attn_buffer_put(out, "\"maps\":\"");

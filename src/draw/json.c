@@ -97,12 +97,13 @@ static void put_conventions(writer *w)
 {
     const attn_conventions *limits = &w->summary->conventions;
     attn_buffer_print(&w->out,
-                      "\"conventions\":{\"clear\":%.6g,\"strong\":%.6g,\"weak\":%.6g,"
-                      "\"lift\":%.6g,\"broad\":%.6g,\"faint\":%.6g,\"same_rows\":%lld,"
+                      "\"conventions\":{\"clear\":%.6g,\"lead\":%.6g,"
+                      "\"strong\":%.6g,\"weak\":%.6g,\"lift\":%.6g,\"broad\":%.6g,"
+                      "\"faint\":%.6g,\"same_rows\":%lld,"
                       "\"far_distance\":%lld}",
-                      limits->clear, limits->strong, limits->weak, limits->lift,
-                      limits->broad, limits->faint, (long long)limits->same_rows,
-                      (long long)limits->far_distance);
+                      limits->clear, limits->lead, limits->strong, limits->weak,
+                      limits->lift, limits->broad, limits->faint,
+                      (long long)limits->same_rows, (long long)limits->far_distance);
 }
 
 static void put_verdict(writer *w)

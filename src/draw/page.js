@@ -9,7 +9,8 @@
 //   start    scale, part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
 //   picture  image and shade, of a record whose source is one; a part of which the keys are its
 //            places has across, how many there are in a line
-//   clear    the weight from which on a row reads one word; a mark is no word
+//   clear    the weight from which on a row reads one word (a mark is no word), where it leads
+//            the second by lead
 'use strict';
 const $ = id => document.getElementById(id);
 const all = selector => [...document.querySelectorAll(selector)];

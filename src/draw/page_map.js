@@ -79,8 +79,10 @@ function drawMarks(g, part, map) {
     const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
     g.fillStyle = colour.amber;
     if (part.letter === 'c' && !state.special) map.forEach((weights, i) => {
-        const top = weights.indexOf(Math.max(...weights));
-        if (part.rowSpecial[i] || !part.keySpecial[top] && Math.round(100 * weights[top]) >= Math.round(100 * data.clear)) return;
+        const top = weights.indexOf(Math.max(...weights)), hundredths = w => Math.round(100 * w);
+        const lead = hundredths(weights[top]) - hundredths(Math.max(0, ...weights.filter((_, j) => j !== top)));
+        const clear = hundredths(weights[top]) >= hundredths(data.clear) && lead >= hundredths(data.lead);
+        if (part.rowSpecial[i] || clear && !part.keySpecial[top]) return;
         g.beginPath();
         g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
         g.fill();

@@ -165,21 +165,13 @@ static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
     attn_buffer_put(buffer, "\"");
 }
 
-static int64_t count_weak(const attn_summary *summary)
-{
-    int64_t count = 0;
-    for (int64_t i = 0; i < summary->unclear_count; i++)
-        count += attn_is_weak(summary, summary->unclear[i]);
-    return count;
-}
-
 int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summary)
 {
     if (summary->alignment_part < 0)
         return 0;
     if (record->parts[summary->alignment_part].part == ATTN_PART_POOL)
         return 1;
-    return 1 + (count_weak(summary) > 0) + (summary->at_special_count > 0);
+    return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0);
 }
 
 const char *attn_question(const attn_record *record, const attn_record_part *part)
@@ -243,8 +235,13 @@ static void put_count(attn_buffer *buffer, const attn_summary *summary, bool of_
     attn_buffer_put(buffer, of_picture ? " one place of the picture (weight "
                                        : " one source word (weight ");
     attn_put_weight(buffer, summary->conventions.clear);
-    attn_buffer_put(buffer,
-                    of_picture ? " or more there and right around it)." : " or more).");
+    if (of_picture) {
+        attn_buffer_put(buffer, " or more there and right around it).");
+        return;
+    }
+    attn_buffer_put(buffer, " or more, ");
+    attn_put_weight(buffer, summary->conventions.lead);
+    attn_buffer_put(buffer, " ahead).");
 }
 
 /* Columns of what was put since begin. */
@@ -259,22 +256,39 @@ typedef struct listing {
     const attn_record_part *part;
     const attn_summary *summary;
     attn_spelling spelling;
-    bool weights;           /* "was" .41 */
+    bool sources;           /* "was" .41 */
     const char *last_comma; /* before the last: ", " or " and " */
 } listing;
+
+/* What stands in place of a clear source: " .41", " .50 (next .49)", " (</s>)". */
+static void put_source(attn_buffer *buffer, const listing *list, int64_t row)
+{
+    const attn_link *top = &list->summary->top[row];
+    const attn_record_word *key = &list->part->keys->list[top->key];
+    if (key->special) {
+        attn_buffer_put(buffer, " (");
+        attn_put_word(buffer, key, list->spelling);
+        attn_buffer_put(buffer, ")");
+        return;
+    }
+    attn_buffer_put(buffer, " ");
+    attn_put_weight(buffer, top->weight);
+    if (attn_hundredths(top->weight) >= list->summary->conventions.clear * 100 - 1e-6) {
+        attn_buffer_put(buffer, " (next ");
+        attn_put_weight(buffer, list->summary->second[row]);
+        attn_buffer_put(buffer, ")");
+    }
+}
 
 static void put_items(attn_buffer *buffer, const listing *list, const int64_t *rows,
                       int64_t shown, int64_t count)
 {
     for (int64_t i = 0; i < shown; i++) {
-        const attn_link *top = &list->summary->top[rows[i]];
         if (i > 0)
             attn_buffer_put(buffer, i + 1 == count ? list->last_comma : ", ");
         put_quoted(buffer, &list->part->rows->list[rows[i]], list->spelling);
-        if (list->weights) {
-            attn_buffer_put(buffer, " ");
-            attn_put_weight(buffer, top->weight);
-        }
+        if (list->sources)
+            put_source(buffer, list, rows[i]);
     }
     if (shown < count)
         attn_buffer_print(buffer, "%s%lld %s", shown > 0 ? " and " : "",
@@ -317,30 +331,12 @@ static void put_marks(attn_buffer *after, const attn_summary *summary,
     attn_buffer_put(after, ": check the text there.");
 }
 
-static void put_weak(attn_buffer *buffer, listing list, int64_t columns)
-{
-    const attn_summary *summary = list.summary;
-    int64_t *rows = calloc((size_t)summary->unclear_count + 1, sizeof *rows);
-    int64_t count = 0;
-    if (rows == NULL) {
-        buffer->failed = true;
-        return;
-    }
-    for (int64_t i = 0; i < summary->unclear_count; i++)
-        if (attn_is_weak(summary, summary->unclear[i]))
-            rows[count++] = summary->unclear[i];
-    list.weights = true;
-    list.last_comma = ", ";
-    put_fitting(buffer, &list, "No clear source: ", rows, count, ".", columns);
-    free(rows);
-}
-
 void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                       const attn_summary *summary, int64_t line, attn_spelling spelling,
                       int64_t columns)
 {
     const attn_record_part *part = &record->parts[summary->alignment_part];
-    const listing list = {
+    listing list = {
         .part = part, .summary = summary, .spelling = spelling, .last_comma = " and "};
     if (part->part == ATTN_PART_POOL) {
         put_label_count(buffer, record, summary, spelling);
@@ -350,8 +346,11 @@ void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
         put_count(buffer, summary, record->picture.grey != NULL);
         return;
     }
-    if (line == 1 && count_weak(summary) > 0) {
-        put_weak(buffer, list, columns);
+    if (line == 1 && summary->unclear_count > 0) {
+        list.sources = true;
+        list.last_comma = ", ";
+        put_fitting(buffer, &list, "No clear source: ", summary->unclear,
+                    summary->unclear_count, ".", columns);
         return;
     }
     attn_buffer after = {0};

@@ -9,6 +9,7 @@ void attn_conventions_init(attn_conventions *conventions)
 {
     *conventions = (attn_conventions){
         .clear = 0.50,
+        .lead = 0.10,
         .strong = 0.50,
         .weak = 0.30,
         .lift = 1.4,
@@ -31,9 +32,13 @@ static bool prints_as(double value, double threshold)
     return attn_hundredths(value) >= threshold * 100 - 1e-6;
 }
 
-bool attn_is_weak(const attn_summary *summary, int64_t row)
+/* Less than `clear`, or leads by less than `lead`, as printed. */
+static bool is_weak(const attn_summary *summary, int64_t row)
 {
-    return !prints_as(summary->top[row].weight, summary->conventions.clear);
+    const double top = summary->top[row].weight;
+    const int lead = attn_hundredths(top) - attn_hundredths(summary->second[row]);
+    return !prints_as(top, summary->conventions.clear) ||
+           lead < summary->conventions.lead * 100 - 1e-6;
 }
 
 bool attn_is_unclear(const attn_summary *summary, int64_t row)
@@ -210,6 +215,15 @@ static double mass_around(const attn_record_picture *picture, const float *row,
     return mass;
 }
 
+/* No word stands before it. */
+static bool begins(const attn_record_part *part, int64_t row)
+{
+    for (int64_t i = 0; i < row; i++)
+        if (!attn_record_word_delimits(&part->rows->list[i]))
+            return false;
+    return true;
+}
+
 /* A mark of the model is no word: its row is not judged, and who reads it reads none. */
 static void judge_row(attn_summary *summary, const attn_record_part *part, int64_t row)
 {
@@ -217,11 +231,12 @@ static void judge_row(attn_summary *summary, const attn_record_part *part, int64
         return;
     const bool at_special = part->keys->list[summary->top[row].key].special;
     summary->judged_count++;
-    if (!attn_is_weak(summary, row) && !at_special)
+    if (!is_weak(summary, row) && !at_special)
         summary->clear_count++;
     else
         summary->unclear[summary->unclear_count++] = row;
-    if (at_special)
+    if (at_special && !begins(part, row) &&
+        !attn_record_word_delimits(&part->rows->list[row]))
         summary->at_special[summary->at_special_count++] = row;
 }
 
@@ -231,6 +246,7 @@ static void align_row(attn_summary *summary, const attn_record *record,
     const int64_t rows = part->rows->length, keys = part->keys->length;
     const float *first = attn_record_weights(part, summary->alignment_layer, 0);
     attn_link top = {.row = row, .weight = -1};
+    double second = 0;
     for (int64_t j = 0; j < keys; j++) {
         double sum = 0;
         for (int64_t h = 0; h < part->heads; h++)
@@ -238,14 +254,18 @@ static void align_row(attn_summary *summary, const attn_record *record,
         const double mean = sum / (double)part->heads;
         summary->alignment[row * keys + j] = (float)mean;
         if (mean > top.weight) {
+            second = j > 0 ? top.weight : 0;
             top.key = j;
             top.weight = mean;
+        } else if (mean > second) {
+            second = mean;
         }
     }
     if (record->picture.grey != NULL)
         top.weight =
             mass_around(&record->picture, summary->alignment + row * keys, top.key);
     summary->top[row] = top;
+    summary->second[row] = record->picture.grey != NULL ? 0 : second;
     judge_row(summary, part, row);
 }
 
@@ -266,10 +286,11 @@ static attn_status align(attn_summary *summary, const attn_record *record)
     const size_t rows = (size_t)part->rows->length, keys = (size_t)part->keys->length;
     summary->alignment = calloc(rows * keys + 1, sizeof *summary->alignment);
     summary->top = calloc(rows + 1, sizeof *summary->top);
+    summary->second = calloc(rows + 1, sizeof *summary->second);
     summary->unclear = calloc(rows + 1, sizeof *summary->unclear);
     summary->at_special = calloc(rows + 1, sizeof *summary->at_special);
-    if (summary->alignment == NULL || summary->top == NULL || summary->unclear == NULL ||
-        summary->at_special == NULL)
+    if (summary->alignment == NULL || summary->top == NULL || summary->second == NULL ||
+        summary->unclear == NULL || summary->at_special == NULL)
         return ATTN_ENOMEM;
     for (int64_t i = 0; i < part->rows->length; i++)
         align_row(summary, record, part, i);
@@ -309,6 +330,7 @@ void attn_summary_destroy(attn_summary *summary)
     }
     free(summary->alignment);
     free(summary->top);
+    free(summary->second);
     free(summary->unclear);
     free(summary->at_special);
     free(summary);

@@ -24,13 +24,14 @@ enum { ATTN_ROLES = ATTN_ROLE_BROAD + 1 };
 /** Thresholds.  They are conventions: pictures print them, users set them.  What is
  * printed beside the judgement (clear, broad) is judged as printed, in hundredths. */
 typedef struct attn_conventions {
-    double clear;      /* .50: a row reads one word when its top weight is this or more */
-    double strong;     /* .50: mass of a role that is sure (a capital) */
-    double weak;       /* .30: mass of a role that shows (a small letter) */
-    double lift;       /* 1.4: and this many times the mass of an even spread */
-    double broad;      /* .80: normalised entropy of a broad head */
-    double faint;      /* .05: cells under this show a dot */
-    int64_t same_rows; /* 3: fewest rows with a repeated word for the role */
+    double clear;  /* .50: a row reads one word when its top weight is this or more, */
+    double lead;   /* .10: and this much more than the second; not in a picture */
+    double strong; /* .50: mass of a role that is sure (a capital) */
+    double weak;   /* .30: mass of a role that shows (a small letter) */
+    double lift;   /* 1.4: and this many times the mass of an even spread */
+    double broad;  /* .80: normalised entropy of a broad head */
+    double faint;  /* .05: cells under this show a dot */
+    int64_t same_rows;    /* 3: fewest rows with a repeated word for the role */
     int64_t far_distance; /* 2: fewest words between the ends of a far link */
 } attn_conventions;
 
@@ -86,13 +87,16 @@ typedef struct attn_summary {
     float *alignment;        /* [rows][keys] */
     attn_link *top; /* [rows]: the largest weight of each row, lowest key on a tie; in a
                      * picture with the weight of the eight places around it */
+    double *second; /* [rows]: the largest of the other weights; in a picture 0 */
 
     /* The verdict about the words written: the rows of a cross part that are no mark of
-     * the model.  Clear is one whose largest weight is on a word and is `clear` or more.
-     */
+     * the model.  Clear is one whose largest weight is on a word, is `clear` or more,
+     * and leads the second by `lead`. */
     int64_t judged_count, clear_count;
     int64_t *unclear, unclear_count;       /* the other words, in order */
-    int64_t *at_special, at_special_count; /* of these, those whose top key is a mark */
+    int64_t *at_special, at_special_count; /* of these, those whose top key is a mark,
+                                            * but for punctuation and the first word:
+                                            * good translations have these there too */
 
     attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
     int64_t finding_count;
@@ -110,8 +114,6 @@ const attn_head_summary *attn_summary_head(const attn_summary *summary,
                                            const attn_record *record, int64_t part,
                                            int64_t layer, int64_t head);
 
-/** The largest weight of the alignment's row, as printed, is less than `clear`. */
-bool attn_is_weak(const attn_summary *summary, int64_t row);
 /** The alignment's row is a word written that has no clear source. */
 bool attn_is_unclear(const attn_summary *summary, int64_t row);
 

@@ -265,7 +265,7 @@ static void limits_are_printed_as_they_are_set(void **state)
     (void)state;
     run_result result =
         look(MODEL OWN "'the cat was hungry' --limits clear=.6,weak=.2,strong=.7", "");
-    assert_contains(result.out, "(weight .60 or more)");
+    assert_contains(result.out, "(weight .60 or more, .10 ahead)");
     assert_contains(result.out, "capital: .70 of the weight or more, small: .20 or more");
     run_free(&result);
 }

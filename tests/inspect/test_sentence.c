@@ -130,48 +130,63 @@ static attn_record *rows_with_weights(const char *written, const float *weights,
 static void a_verdict_counts_in_words(void **state)
 {
     (void)state;
-    const int64_t keys[] = {0, 1, 2, 3}, at_mark[] = {3, 3, 2, 3}, mixed[] = {3, 0, 3, 3};
+    const int64_t keys[] = {0, 1, 2, 3}, at_mark[] = {3, 3, 3, 3}, mixed[] = {0, 3, 2, 3};
     const float all[] = {.9f, .9f, .9f, .9f}, none[] = {.4f, .4f, .4f, .4f};
     const float one[] = {.9f, .4f, .4f, .4f}, three[] = {.4f, .9f, .9f, .9f};
     assert_verdict(
         rows_with_weights("a b c", all, keys), 0,
         (const char *[]){"All 3 words written read one source word (weight .50 "
-                         "or more)."},
+                         "or more, .10 ahead)."},
         1);
-    assert_verdict(
-        rows_with_weights("a b c", one, keys), 0,
-        (const char *[]){
-            "1 of the 3 words written reads one source word (weight .50 or more).",
-            "No clear source: \"b\" .40, \"c\" .40."},
-        2);
+    assert_verdict(rows_with_weights("a b c", one, keys), 0,
+                   (const char *[]){"1 of the 3 words written reads one source word "
+                                    "(weight .50 or more, .10 ahead).",
+                                    "No clear source: \"b\" .40, \"c\" .40."},
+                   2);
     assert_verdict(
         rows_with_weights("a b c", none, at_mark), 0,
         (const char *[]){
-            "None of the 3 words written reads one source word (weight .50 or more).",
-            "No clear source: \"a\" .40, \"b\" .40, \"c\" .40.",
-            "\"a\" and \"b\" look most at the end mark </s>: check the text "
-            "there."},
+            "None of the 3 words written reads one source word (weight .50 or more, .10 "
+            "ahead).",
+            "No clear source: \"a\" (</s>), \"b\" (</s>), \"c\" (</s>).",
+            "\"b\" and \"c\" look most at the end mark </s>: check the text there."},
         3);
     assert_verdict(
         rows_with_weights("a b c", three, mixed), 0,
         (const char *[]){
-            "1 of the 3 words written reads one source word (weight .50 or more).",
-            "No clear source: \"a\" .40.",
-            "\"a\" and \"c\" look most at the end mark </s>: check the text there."},
+            "1 of the 3 words written reads one source word (weight .50 or more, .10 "
+            "ahead).",
+            "No clear source: \"a\" .40, \"b\" (</s>).",
+            "\"b\" looks most at the end mark </s>: check the text there."},
         3);
 }
 
-static void a_word_that_reads_the_end_mark_reads_no_source_word(void **state)
+static void the_first_word_and_punctuation_may_read_the_end_mark(void **state)
 {
     (void)state;
-    const int64_t keys[] = {3, 1, 2, 3};
-    const float weights[] = {.9f, .9f, .9f, .9f};
+    const int64_t keys[] = {3, 3, 2, 3, 3};
+    const float weights[] = {.9f, .9f, .9f, .9f, .9f};
     assert_verdict(
-        rows_with_weights("a b c", weights, keys), 0,
+        rows_with_weights("« a b .", weights, keys), 0,
         (const char *[]){
-            "2 of the 3 words written read one source word (weight .50 or more).",
-            "\"a\" looks most at the end mark </s>: check the text there."},
+            "1 of the 4 words written reads one source word (weight .50 or more, .10 "
+            "ahead).",
+            "No clear source: \"«\" (</s>), \"a\" (</s>), \".\" (</s>)."},
         2);
+}
+
+static void a_near_tie_is_no_clear_source(void **state)
+{
+    (void)state;
+    const float ties[][4] = {
+        {.50f, .49f, .01f, 0}, {.55f, .45f, 0, 0}, {.55f, .01f, .44f, 0}};
+    attn_record *record = hand_record("the cat sat", "a b c", 1, 1);
+    memcpy(hand_part(record, ATTN_PART_CROSS)->weights, ties, sizeof ties);
+    assert_verdict(record, 0,
+                   (const char *[]){"2 of the 3 words written read one source word "
+                                    "(weight .50 or more, .10 ahead).",
+                                    "No clear source: \"a\" .50 (next .49)."},
+                   2);
 }
 
 static void a_verdict_that_does_not_fit_counts_the_rest(void **state)
@@ -186,7 +201,8 @@ static void a_verdict_that_does_not_fit_counts_the_rest(void **state)
     assert_verdict(
         rows_with_weights("aaa bbb ccc ddd eee fff ggg hhh iii", weights, keys), 60,
         (const char *[]){
-            "None of the 9 words written reads one source word (weight .50 or more).",
+            "None of the 9 words written reads one source word (weight .50 or more, .10 "
+            "ahead).",
             "No clear source: \"aaa\" .40, \"bbb\" .40, \"ccc\" .40 and 6 more."},
         2);
 }
@@ -256,7 +272,8 @@ int main(void)
         cmocka_unit_test(ascii_drops_accents_and_asks_for_the_rest),
         cmocka_unit_test(a_label_is_cut_before_its_mark_and_between_graphemes),
         cmocka_unit_test(a_verdict_counts_in_words),
-        cmocka_unit_test(a_word_that_reads_the_end_mark_reads_no_source_word),
+        cmocka_unit_test(the_first_word_and_punctuation_may_read_the_end_mark),
+        cmocka_unit_test(a_near_tie_is_no_clear_source),
         cmocka_unit_test(a_verdict_that_does_not_fit_counts_the_rest),
         cmocka_unit_test(an_empty_translation_says_so),
         cmocka_unit_test(a_finding_says_looks_at_or_reads_and_drops_its_last_clause),
