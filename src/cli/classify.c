@@ -148,7 +148,8 @@ int cli_classify(int argc, char **argv)
     if (status == ATTN_OK) {
         const int64_t labels = attn_reader_config_of(job.model.reader)->labels;
         job.top = job.top < labels ? job.top : labels;
-        status = cli_reader_each(argv + 2, count - 1, classify, &job, &error);
+        status = cli_reader_each("classify MODEL", argv + 2, count - 1, classify, &job,
+                                 &error);
     }
     cli_reader_free(&job.model);
     return status == ATTN_OK ? CLI_DONE : cli_fail("classify", &error);

@@ -181,7 +181,7 @@ static void print_table(const struct job *job, const struct scores *scores)
     if (scores->left_out > 0)
         printf("left out     %7zu   pair%s longer than the positions, of the loss\n",
                scores->left_out, attn_s((int64_t)scores->left_out));
-    printf("\nattn eval %s %s --beam %" PRId64, job->model.folder, job->file,
+    printf("\nagain: attn eval %s %s --beam %" PRId64, job->model.folder, job->file,
            job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
@@ -226,6 +226,35 @@ static attn_status eval_translator(const struct arguments *arguments, struct job
 
 /* ---- Other kinds ----------------------------------------------------------------- */
 
+static const char *words_for(const char *name)
+{
+    static const char *const words[][2] = {
+        {"accuracy", "share that is right"},
+        {"macro_f1", "mean of the labels' F1"},
+        {"loss", "nats each, mean"},
+        {"perplexity", "e^loss, a token"},
+        {"perplexity_word", "the same, a word"},
+        {"bits_byte", "bits a byte of text"},
+        {"pseudo_perplexity", "each token hidden alone"},
+        {"cut_texts", "longer than the positions, read in parts"},
+        {"lines_split", "longer than the positions, read in parts"},
+        {"unseen_words", "that the training data have not"},
+        {"unseen_accuracy", "of these"},
+        {"tokens_per_second", "read"},
+        {"exact", "share of captions right word for word"},
+        {"cells_right", "share of cells"},
+        {"attention_in_cell", "share of a digit's attention in its cell"},
+        {"attention_in_cell_if_even", "the same, were it even"},
+        {"pictures_watched", "whose attention was read"},
+        {"unfinished", "captions that did not end"},
+        {"pairs", "a good text and a bad one; accuracy: good likelier"},
+    };
+    for (size_t n = 0; n < sizeof words / sizeof *words; n++)
+        if (strcmp(name, words[n][0]) == 0)
+            return words[n][1];
+    return "";
+}
+
 /* A name and a value a line; a name within an object has the object's before it. */
 static void print_values(const char *before, json_t *value)
 {
@@ -247,14 +276,16 @@ static void print_values(const char *before, json_t *value)
         return;
     printf("%-28s ", before);
     if (json_is_integer(value))
-        printf("%12" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+        printf("%12" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_real(value))
-        printf("%12.4f\n", json_real_value(value));
+        printf("%12.4f", json_real_value(value));
     else
-        printf("%12s\n", json_is_string(value) ? json_string_value(value)
-                         : json_is_null(value) ? "not finite"
-                         : json_is_true(value) ? "yes"
-                                               : "no");
+        printf("%12s", json_is_string(value) ? json_string_value(value)
+                       : json_is_null(value) ? "not finite"
+                       : json_is_true(value) ? "yes"
+                                             : "no");
+    const char *const words = words_for(before);
+    printf("%s%s\n", *words ? "  " : "", words);
 }
 
 static attn_status eval_kind(const struct arguments *arguments,
@@ -277,7 +308,7 @@ static attn_status eval_kind(const struct arguments *arguments,
         printf("\n");
     } else if (status == ATTN_OK) {
         print_values("", scores);
-        printf("\nattn eval %s %s\n", folder, job->file);
+        printf("\nagain: attn eval %s %s\n", folder, job->file);
     }
     json_decref(scores);
     return status;

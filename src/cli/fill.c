@@ -29,7 +29,7 @@ static const char help[] =
     "\n"
     "example: attn fill 'The cat <mask> on the mat'\n";
 
-static const char MASK[] = "<mask>";
+static const char MASK[] = "<mask>", USUAL_MODEL[] = "masked-sentences";
 
 enum { USUAL_CANDIDATES = 5 };
 
@@ -65,7 +65,7 @@ static attn_status out_of_memory(attn_error *error)
 static attn_status read_text(struct job *job, const char *text, attn_error *error)
 {
     size_t length;
-    ATTN_TRY(cli_read_text(text, &job->text, &length, error));
+    ATTN_TRY(cli_read_text(text, "fill", &job->text, &length, error));
     return job->text[strspn(job->text, " \t\r\n\v\f")] ? ATTN_OK : cli_empty_text(error);
 }
 
@@ -279,7 +279,14 @@ static attn_status print_json(const struct job *job, attn_error *error)
 static attn_status start(struct job *job, const char *model, const char *text,
                          attn_error *error)
 {
-    ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
+    attn_status status = cli_find_model(model, job->folder, sizeof job->folder, error);
+    if (status != ATTN_OK && strcmp(model, USUAL_MODEL) == 0)
+        return attn_error_set(error, status,
+                              "no model yet, as none is shipped: attn train "
+                              "recipes/masked-sentences.json makes trained/%s, or give "
+                              "--model FOLDER",
+                              USUAL_MODEL);
+    ATTN_TRY(status);
     ATTN_TRY(attn_bert_load(&job->bert, job->folder, error));
     cli_note("fill", attn_bert_note(job->bert));
     const attn_bert_config *const config = attn_bert_config_of(job->bert);
@@ -323,7 +330,7 @@ static void stop(struct job *job)
 int cli_fill(int argc, char **argv)
 {
     struct job job = {.wanted = USUAL_CANDIDATES};
-    const char *model = "masked-sentences";
+    const char *model = USUAL_MODEL;
     bool as_json = false;
     const cli_option options[] = {
         {"model", .value = &model},

@@ -259,7 +259,8 @@ static attn_status start(struct job *job, const char *model, const char *prompt,
     job->sampling.never = job->never;
     ATTN_TRY(attn_language_run_create(&job->run, job->language, job->tape,
                                       &job->run_options, error));
-    ATTN_TRY(cli_read_text(prompt, &job->prompt, &job->prompt_length, error));
+    ATTN_TRY(cli_read_text(prompt, "generate MODEL", &job->prompt, &job->prompt_length,
+                           error));
     return encode_prompt(job, error);
 }
 

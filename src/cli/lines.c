@@ -28,18 +28,18 @@ static bool looks_like_a_file(const char *argument)
     return strchr(argument, '/') != NULL;
 }
 
-attn_status cli_is_file(const char *argument, bool *is_file, attn_error *error)
+attn_status cli_is_file(const char *argument, const char *verb, bool *is_file,
+                        attn_error *error)
 {
     struct stat about;
     const bool is_there = stat(argument, &about) == 0;
     *is_file = strcmp(argument, "-") == 0 || (is_there && !S_ISDIR(about.st_mode));
     if (*is_file || !looks_like_a_file(argument))
         return ATTN_OK;
-    return attn_error_set(error, ATTN_EIO,
-                          "%s: %.200s (a text that looks like a file's name goes to "
-                          "standard input)",
-                          is_there ? "a folder, expected a file" : "no such file",
-                          argument);
+    return attn_error_set(
+        error, ATTN_EIO, "%s: %.200s (to %s that text itself: echo TEXT | attn %s -)",
+        is_there ? "a folder, expected a file" : "no such file", argument,
+        strncmp(verb, "look", 4) == 0 ? "look at" : "give", verb);
 }
 
 static size_t without_mark(char *text, size_t length_bytes)
@@ -63,12 +63,12 @@ static attn_status check_text(const char *text, size_t length_bytes, const char 
     return ATTN_OK;
 }
 
-attn_status cli_read_text(const char *argument, char **text, size_t *length_bytes,
-                          attn_error *error)
+attn_status cli_read_text(const char *argument, const char *verb, char **text,
+                          size_t *length_bytes, attn_error *error)
 {
     bool is_file;
     *text = NULL;
-    ATTN_TRY(cli_is_file(argument, &is_file, error));
+    ATTN_TRY(cli_is_file(argument, verb, &is_file, error));
     if (is_file) {
         ATTN_TRY(attn_file_read_text(argument, LONGEST_TEXT, text, length_bytes, error));
         if (*length_bytes > 0 && (*text)[*length_bytes - 1] == '\n')
@@ -111,10 +111,10 @@ size_t cli_tidy(char *text, size_t length_bytes)
 
 /* ---- Lines ----------------------------------------------------------------------- */
 
-void cli_lines_open(cli_lines *lines, char **arguments, int count)
+void cli_lines_open(cli_lines *lines, const char *verb, char **arguments, int count)
 {
     static char standard_input[] = "-", *only_standard_input[] = {standard_input};
-    *lines = (cli_lines){.arguments = arguments, .count = count};
+    *lines = (cli_lines){.verb = verb, .arguments = arguments, .count = count};
     if (count == 0) {
         lines->arguments = only_standard_input;
         lines->count = 1;
@@ -130,7 +130,7 @@ static const char *name_of(const cli_lines *lines)
 static attn_status open_next(cli_lines *lines, bool *is_file, attn_error *error)
 {
     const char *const argument = lines->arguments[lines->at];
-    ATTN_TRY(cli_is_file(argument, is_file, error));
+    ATTN_TRY(cli_is_file(argument, lines->verb, is_file, error));
     lines->number = 0;
     if (!*is_file)
         return ATTN_OK;
@@ -199,7 +199,7 @@ static attn_status take_text(cli_lines *lines, attn_error *error)
 
 attn_status cli_lines_next(cli_lines *lines, bool *more, attn_error *error)
 {
-    *more = false;
+    *more = lines->has_tab = false;
     for (; lines->at < lines->count; lines->at++) {
         bool is_file = true;
         if (!lines->stream)
@@ -211,6 +211,7 @@ attn_status cli_lines_next(cli_lines *lines, bool *more, attn_error *error)
         ATTN_TRY(read_line(lines, more, error));
         if (*more) {
             ATTN_TRY(check_text(lines->line, lines->length, lines->place, error));
+            lines->has_tab = strchr(lines->line, '\t') != NULL;
             lines->length = cli_tidy(lines->line, lines->length);
             return ATTN_OK;
         }

@@ -7,15 +7,17 @@
 
 #include "base/error.h"
 
-/* Whether an argument is a file or standard input.  One that only looks like the name of
- * a file, without white space but with a '/' or a known ending, and names none is
+/* Whether an argument is a file or standard input; verb, with the arguments that stand
+ * before a text ("classify MODEL"), is for messages.  One that only looks like the name
+ * of a file, without white space but with a '/' or a known ending, and names none is
  * ATTN_EIO: a misspelt name is no text. */
-ATTN_CHECKED attn_status cli_is_file(const char *argument, bool *is_file,
-                                     attn_error *error);
+ATTN_CHECKED attn_status cli_is_file(const char *argument, const char *verb,
+                                     bool *is_file, attn_error *error);
 /* All of an argument as one text, up to 16 MiB, without the line end that a file closes
  * with; the caller's to free.  ATTN_EFORMAT where it is not UTF-8 or has a byte 0. */
-ATTN_CHECKED attn_status cli_read_text(const char *argument, char **text,
-                                       size_t *length_bytes, attn_error *error);
+ATTN_CHECKED attn_status cli_read_text(const char *argument, const char *verb,
+                                       char **text, size_t *length_bytes,
+                                       attn_error *error);
 /* ATTN_EINVAL, said the same by every verb. */
 attn_status cli_empty_text(attn_error *error);
 
@@ -26,6 +28,7 @@ size_t cli_tidy(char *text, size_t length_bytes);
 /* The lines of several arguments, one after another; an argument that is a text is one
  * line, however many it has. */
 typedef struct cli_lines {
+    const char *verb;
     char **arguments;
     int count;
     int at;         /* the argument being read */
@@ -33,11 +36,12 @@ typedef struct cli_lines {
     int64_t number; /* of the line read last, from 1 in each file; 0 of a text */
     char *line;     /* read last, tidied; UTF-8 without a byte 0 */
     size_t length, capacity;
+    bool has_tab;     /* the line did, of a file, before it was tidied */
     char place[1024]; /* of the line, for messages: "mats.txt, line 3", "the text" */
 } cli_lines;
 
 /* No argument: standard input. */
-void cli_lines_open(cli_lines *lines, char **arguments, int count);
+void cli_lines_open(cli_lines *lines, const char *verb, char **arguments, int count);
 /* *more is false after the last line of the last argument.  ATTN_EFORMAT names the line
  * that is not UTF-8 or is longer than a mebibyte.  An argument that is an empty text is
  * refused; an empty line of a file is a line. */

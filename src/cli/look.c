@@ -10,34 +10,34 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A screen: 24 lines of at most 80 columns. */
 static const char help[] =
     "usage: attn look TEXT|FILE|FILE.attn|- [options]\n"
     "\n"
-    "Runs a model on a sentence and shows where every head looked: the verdict first,\n"
-    "then the alignment, what the heads do, and those worth a look.  A translator\n"
-    "translates, a captioner describes a picture (.png), other models label the text,\n"
-    "fill its <mask> or say what comes next.  A file that exists is read, all its lines\n"
-    "as one text; an .attn file is a record kept before; - or nothing is standard "
-    "input.\n"
+    "Runs a model and shows where every head looked: a translator translates, a\n"
+    "captioner describes a picture (.png), others label the text, fill its <mask> or "
+    "say\n"
+    "what comes next.  A FILE is one text, a .attn a record kept before.\n"
     "\n"
     "  --at WORD|N         one word, every head; was#2 is its second occurrence\n"
-    "  --layer N           with --head N (or --head 3.4): one head, or one row, in full\n"
+    "  --layer N           with --head N (or --head 3.4): a head, or one row, in full\n"
     "  --part PART         encoder, decoder, cross or pooling: its heads alone\n"
     "  -o FILE             .svg .png .html .json, or .attn to keep the record\n"
     "  --json              all words, weights and measures on standard output\n"
-    "  --model NAME        a folder, or one in trained/ or models/ (default "
-    "translate-en-fr)\n"
-    "  --translation TEXT  look at this translation (or caption) instead of the model's "
-    "own\n"
+    "  --model NAME        a folder or a name in models/ (default translate-en-fr)\n"
+    "  --translation TEXT  look at this translation (or caption), not the model's own\n"
     "  --beam N            beams of the search (default 4)\n"
-    "  --limits A=x,…      conventions: clear=.5 lead=.1 strong=.5 weak=.3 lift=1.4 "
-    "broad=.8 faint=.05\n"
-    "  --theme light|dark  --colour none|256|full  --scale linear|log|uniform  --width "
-    "N\n"
+    "  --limits A=x,…      clear=.5 lead=.1 strong=.5 weak=.3 lift=1.4 broad=.8 "
+    "faint=.05\n"
+    "  --theme dark|light  what the ground is;  --colour none|256|full: of a terminal\n"
+    "  --scale linear|log|uniform  what shades show; uniform: against an even spread\n"
+    "  --width N           columns to draw in (default 80)\n"
     "\n"
-    "example: attn look \"The cat, which was sitting on the mat, was hungry\"\n"
-    "         attn look \"The cat, which was sitting on the mat, was hungry\" --at "
-    "'was#2'\n";
+    "Heads: P looks at the previous word, N next, O own, F first, D delimiters, S the\n"
+    "same word; B is broad, · mixed.  A .png needs a font with the text's script.\n"
+    "\n"
+    "example: attn look \"The cat was hungry\"; attn look \"The cat was hungry\" --at "
+    "cat\n";
 
 typedef struct arguments {
     const char *model, *at, *layer, *head, *part, *output, *theme, *colour, *scale,
@@ -50,7 +50,7 @@ typedef struct arguments {
 static attn_status read_text(const char *given, char **text, size_t *length,
                              attn_error *error)
 {
-    ATTN_TRY(cli_read_text(given, text, length, error));
+    ATTN_TRY(cli_read_text(given, "look", text, length, error));
     *length = cli_tidy(*text, *length);
     if (*length > 0)
         return ATTN_OK;
@@ -63,7 +63,7 @@ static attn_status make_record(const arguments *a, attn_record **record,
                                attn_error *error)
 {
     bool is_file;
-    ATTN_TRY(cli_is_file(a->text, &is_file, error));
+    ATTN_TRY(cli_is_file(a->text, "look", &is_file, error));
     if (is_file && attn_file_named(a->text, ".attn")) {
         if (a->model != NULL || a->beams > 0 || a->translation != NULL)
             return attn_error_set(error, ATTN_EINVAL,

@@ -35,14 +35,26 @@ void cli_reader_free(cli_reader *reader)
     *reader = (cli_reader){0};
 }
 
-attn_status cli_reader_each(char **arguments, int count, cli_reader_text *what,
-                            void *user, attn_error *error)
+static void warn_of_tab(const char *verb, const char *place)
+{
+    cli_say("attn %.*s: %s: a tab is read as a space; labels in a file are for attn eval "
+            "MODEL FILE\n",
+            (int)strcspn(verb, " "), verb, place);
+}
+
+attn_status cli_reader_each(const char *verb, char **arguments, int count,
+                            cli_reader_text *what, void *user, attn_error *error)
 {
     cli_lines lines;
     attn_status status = ATTN_OK;
-    cli_lines_open(&lines, arguments, count);
+    bool is_warned = false;
+    cli_lines_open(&lines, verb, arguments, count);
     for (bool more = true; more && status == ATTN_OK;) {
         status = cli_lines_next(&lines, &more, error);
+        if (status == ATTN_OK && more && lines.has_tab && !is_warned) {
+            warn_of_tab(verb, lines.place);
+            is_warned = true;
+        }
         if (status == ATTN_OK && more)
             status = what(user, lines.line, lines.length, lines.place, error);
     }

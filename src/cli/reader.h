@@ -27,8 +27,9 @@ void cli_reader_free(cli_reader *reader);
 typedef attn_status cli_reader_text(void *user, const char *text, size_t length_bytes,
                                     const char *place, attn_error *error);
 
-/* The texts of a command line, as cli_lines has them. */
-ATTN_CHECKED attn_status cli_reader_each(char **arguments, int count,
+/* The texts of a command line, as cli_lines has them.  Lines with a tab may be data with
+ * labels, which are no part of a text: said once. */
+ATTN_CHECKED attn_status cli_reader_each(const char *verb, char **arguments, int count,
                                          cli_reader_text *what, void *user,
                                          attn_error *error);
 

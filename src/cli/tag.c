@@ -183,7 +183,7 @@ int cli_tag(int argc, char **argv)
     attn_error error;
     attn_status status = cli_reader_load(&job.model, argv[1], true, &error);
     if (status == ATTN_OK)
-        status = cli_reader_each(argv + 2, count - 1, tag, &job, &error);
+        status = cli_reader_each("tag MODEL", argv + 2, count - 1, tag, &job, &error);
     cli_reader_free(&job.model);
     return status == ATTN_OK ? CLI_DONE : cli_fail("tag", &error);
 }

@@ -238,7 +238,7 @@ int cli_translate(int argc, char **argv)
     attn_status status = start(&job, model, &error);
     if (status == ATTN_OK) {
         cli_lines lines;
-        cli_lines_open(&lines, argv + 1, count);
+        cli_lines_open(&lines, "translate", argv + 1, count);
         status = translate_lines(&job, &lines, &error);
         cli_lines_close(&lines);
     }

@@ -287,7 +287,7 @@ attn_status attn_tokens_fit(const char *what, size_t count, int64_t most,
     return attn_error_set(
         error, ATTN_EFORMAT,
         "%.300s has %zu tokens, expected at most %lld: the model has no "
-        "more positions",
+        "more positions. Give it one sentence at a time",
         what, count, (long long)most);
 }
 

@@ -32,7 +32,7 @@ static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
     run_result result = run("eval model pairs.tsv --beam 2", "");
     assert_int_equal(result.code, 0);
     assert_non_null(strstr(result.out, "2 sentences, 2 references"));
-    assert_non_null(strstr(result.out, "\nattn eval model pairs.tsv --beam 2\n"));
+    assert_non_null(strstr(result.out, "\nagain: attn eval model pairs.tsv --beam 2\n"));
     run_free(&result);
 }
 
@@ -114,7 +114,7 @@ static void eval_cuts_words_as_asked_or_by_the_references(void **state)
     json_decref(scores);
     run_result table = run("eval model refs.tsv --bleu moses --beam 1", "");
     assert_non_null(
-        strstr(table.out, "\nattn eval model refs.tsv --beam 1 --bleu moses\n"));
+        strstr(table.out, "\nagain: attn eval model refs.tsv --beam 1 --bleu moses\n"));
     run_free(&table);
     expect_run("eval model refs.tsv --bleu chinese", "", 2, "",
                "attn eval: --bleu is chinese, expected 13a, zh or moses (attn eval "

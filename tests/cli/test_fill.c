@@ -142,8 +142,8 @@ static void a_file_is_a_text_and_a_misspelt_name_is_none(void **state)
     expect_run("fill --model model --top-k 1 a.txt", "", 0, " cat the\n\n 0.5000  cat\n",
                "");
     expect_run("fill --model model b.txt", "", 1, "",
-               "attn fill: no such file: b.txt (a text that looks like a file's name "
-               "goes to standard input)\n");
+               "attn fill: no such file: b.txt (to give that text itself: echo TEXT | "
+               "attn fill -)\n");
     expect_run("fill --model model ' '", "", 2, "",
                "attn fill: the text is empty; expected a sentence\n");
 }
@@ -189,7 +189,11 @@ static void misuse_is_told_from_failure(void **state)
     expect_run("fill --model model --top-k 0 '<mask>'", "", 2, "", NULL);
     expect_run("fill --model model 'ababababababababab<mask>'", "", 1, "",
                "attn fill: the text has 19 tokens, expected at most 10: the model has no "
-               "more positions\n");
+               "more positions. Give it one sentence at a time\n");
+    expect_run("fill '<mask>'", "", 1, "",
+               "attn fill: no model yet, as none is shipped: attn train "
+               "recipes/masked-sentences.json makes trained/masked-sentences, or give "
+               "--model FOLDER\n");
     expect_run("fill --model plain '<mask>'", "", 1, "",
                "attn fill: plain/tokenizer.json: no <mask>, expected one\n");
     expect_run("fill --model labels '<mask>'", "", 1, "",

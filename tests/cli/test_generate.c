@@ -117,9 +117,10 @@ static void a_file_is_a_prompt_and_a_misspelt_name_is_none(void **state)
                                      7, &error),
                      ATTN_OK);
     expect_run("generate llama a.txt", "", 0, TEXT "\n", "");
-    expect_run("generate llama b.txt", "", 1, "",
-               "attn generate: no such file: b.txt (a text that looks like a file's name "
-               "goes to standard input)\n");
+    expect_run(
+        "generate llama b.txt", "", 1, "",
+        "attn generate: no such file: b.txt (to give that text itself: echo TEXT | "
+        "attn generate MODEL -)\n");
 }
 
 static void what_is_cut_within_a_character_ends_as_one_replacement(void **state)

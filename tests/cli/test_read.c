@@ -104,6 +104,16 @@ static void files_and_standard_input_have_a_text_a_line(void **state)
                "");
 }
 
+static void a_tab_in_a_file_is_warned_of_once(void **state)
+{
+    (void)state;
+    const char *const warning =
+        "attn classify: standard input, line 2: a tab is read as a "
+        "space; labels in a file are for attn eval MODEL FILE\n";
+    expect_run("classify texts", "x\nx\ty\nx\ty\n", 0, NULL, warning);
+    expect_run("classify texts 'x\ty'", "", 0, NULL, "");
+}
+
 /* A misspelt name is no text, and what is read has no mark of byte order. */
 static void an_argument_is_a_file_or_a_text(void **state)
 {
@@ -111,13 +121,14 @@ static void an_argument_is_a_file_or_a_text(void **state)
     static const char *const verbs[] = {"classify texts", "tag words"};
     static const char *const names[] = {"line.txt", "no/lines", "./x.tsv"};
     for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++) {
-        char arguments[64], message[160];
+        char arguments[64], message[200];
         for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
             snprintf(arguments, sizeof arguments, "%s %s", verbs[i], names[n]);
             snprintf(message, sizeof message,
-                     "attn %.*s: no such file: %s (a text that looks like a file's name "
-                     "goes to standard input)\n",
-                     (int)strcspn(verbs[i], " "), verbs[i], names[n]);
+                     "attn %.*s: no such file: %s (to give that text itself: echo TEXT | "
+                     "attn %.*s MODEL -)\n",
+                     (int)strcspn(verbs[i], " "), verbs[i], names[n],
+                     (int)strcspn(verbs[i], " "), verbs[i]);
             expect_run(arguments, "", 1, "", message);
         }
         snprintf(arguments, sizeof arguments, "%s words/", verbs[i]);
@@ -189,6 +200,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_text_has_its_label_and_probabilities),
         cmocka_unit_test(files_and_standard_input_have_a_text_a_line),
         cmocka_unit_test(an_argument_is_a_file_or_a_text),
+        cmocka_unit_test(a_tab_in_a_file_is_warned_of_once),
         cmocka_unit_test(a_long_text_is_read_in_parts),
         cmocka_unit_test(words_have_their_labels),
         cmocka_unit_test(what_cannot_be_read_is_named),

@@ -85,8 +85,8 @@ static void files_are_read_one_after_another(void **state)
     expect_run("translate a b - --model=model", "mat\n", 0, together.out, "");
     run_free(&together);
     expect_run("translate --model model a absent.txt", "", 1, NULL,
-               "attn translate: no such file: absent.txt (a text that looks like a "
-               "file's name goes to standard input)\n");
+               "attn translate: no such file: absent.txt (to give that text "
+               "itself: echo TEXT | attn translate -)\n");
 }
 
 static void an_argument_that_names_no_file_is_a_line(void **state)
@@ -141,7 +141,8 @@ static void a_line_longer_than_the_positions_is_never_cut(void **state)
     assert_int_equal(lines_of(result.out), 1);
     assert_string_equal(result.err,
                         "attn translate: standard input, line 2 has 45 tokens, expected "
-                        "at most 31: the model has no more positions\n");
+                        "at most 31: the model has no more positions. Give "
+                        "it one sentence at a time\n");
     run_free(&result);
     char fits[POSITIONS + 1];
     memset(fits, '%', POSITIONS - 1);
