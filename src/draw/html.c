@@ -13,6 +13,7 @@ enum {
     VERDICT_COLUMNS = 240, /* two lines of a wide page: to be read in five seconds */
     GRID_COLUMNS = 16,     /* heads on a line: what 320 pixels hold */
     NUMBER_COLUMNS = 12,   /* most heads on a line with numbers, where lines are tight */
+    WIDE_WORDS = 20,       /* most keys of a map beside the heads */
     TIGHT_LAYERS = 18      /* with more, grids are drawn in tight lines */
 };
 
@@ -348,13 +349,23 @@ static void put_help(attn_buffer *out)
                     "</button></form></dialog>\n");
 }
 
+/* With so many words the map takes the page's width, above the heads. */
+static bool is_wide(const attn_record *record)
+{
+    for (int64_t i = 0; i < record->part_count; i++)
+        if (record->parts[i].keys->length > WIDE_WORDS && !record->picture.grey)
+            return true;
+    return false;
+}
+
 static attn_status put_page(attn_buffer *out, const attn_figure *figure,
                             attn_error *error)
 {
     put_head_element(out, figure->record);
     attn_buffer_put(out, "<body>\n");
     put_header(out, figure);
-    attn_buffer_put(out, "<main>\n");
+    attn_buffer_put(out,
+                    is_wide(figure->record) ? "<main class=\"wide\">\n" : "<main>\n");
     put_map_section(out, figure);
     put_heads_section(out, figure);
     attn_buffer_put(out, "</main>\n");

@@ -116,7 +116,7 @@ function drawMap() {
         return map;
     }
     drawCells(g, part, map, font);
-    labels(g, part, font);
+    labels(g, part, map, font);
     drawMarks(g, part, map);
     return map;
 }

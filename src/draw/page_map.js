@@ -20,37 +20,62 @@ function fitted(g, word, width) {
 }
 
 // Sizes so that everything lies inside the width: labels of rows at the left, labels of keys
-// above, turned by 50°, of which the last ones reach beyond the cells.
-const TURN = Math.PI * 50 / 180;
+// above, turned by 50°, of which the last ones reach beyond the cells, or upright, where cells
+// are narrow.
+const TURN = Math.PI * 50 / 180, NARROW = 18;
 function measure(g, part, width, font) {
     font(true, 13);
     const rows = part.rows.map(w => fitted(g, w, Math.min(170, width * .3)));
     const keys = part.keys.map(w => fitted(g, w, Math.min(130, width * .25)));
     const long = list => Math.max(...list.map(w => g.measureText(w).width));
-    const x = Math.ceil(long(rows)) + 12, y = Math.ceil(long(keys) * Math.sin(TURN)) + 18;
-    let size = (width - x - 12) / keys.length;
-    keys.forEach((w, j) => size = Math.min(size, (width - x - 14 - g.measureText(w).width * Math.cos(TURN)) / (j + .5)));
+    const x = Math.ceil(long(rows)) + 12;
+    let size = (width - x - 12) / keys.length, turn = TURN;
+    if (size < NARROW) turn = Math.PI / 2;
+    else keys.forEach((w, j) => size = Math.min(size, (width - x - 14 - g.measureText(w).width * Math.cos(turn)) / (j + .5)));
     size = clamp(size >= 4 ? Math.floor(size) : size, .5, 30);
-    return { x, y, size, rows, keys };
+    return { x, y: Math.ceil(long(keys) * Math.sin(turn)) + 18, size, rows, keys, turn };
 }
 
-function labels(g, part, font) {
-    const { x, y, size, rows, keys } = cells, { row, key } = cursor(), small = size < 21 ? 11 : 13;
-    const label = (word, i, chosen, special, apart) => {
-        const step = Math.ceil(apart / size);
-        if (i !== chosen && (i % step || chosen >= 0 && Math.abs(chosen - i) < step)) return;
-        font(i === chosen, small);
-        g.globalAlpha = state.special && special[i] ? .45 : 1;
-        g.fillStyle = i === chosen ? colour.amber : chosen >= 0 ? colour.soft : colour.ink;
-        g.fillText(word, 0, 0);
-        g.globalAlpha = 1;
+// Which labels stand, where not all find room: the one chosen, those of the largest strength,
+// then as many of the others as fit, evenly.
+function standing(strength, chosen, apart) {
+    const stand = new Set(), step = Math.ceil(apart / cells.size);
+    const free = i => { for (let d = 1 - step; d < step; d++) if (stand.has(i + d)) return false; return true; };
+    if (chosen >= 0) stand.add(chosen);
+    strength.map((s, i) => [s, i]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).forEach(([, i]) => { if (free(i)) stand.add(i); });
+    return stand;
+}
+
+// Of a key: its largest weight, where that is .10 or more or a row's largest.
+function keyStrength(part, map) {
+    const most = map.map(weights => Math.max(...weights));
+    return part.keys.map((_, j) => Math.max(0, ...map.map((weights, i) => weights[j] >= .1 || weights[j] === most[i] ? weights[j] : 0)));
+}
+
+function labels(g, part, map, font) {
+    const { x, y, size, rows, keys, turn } = cells, { row, key } = cursor(), small = clamp(Math.floor(size) - 2, 10, size < 21 ? 11 : 13);
+    const side = (words, chosen, special, strength, apart, place) => {
+        const stand = standing(strength, chosen, apart);
+        words.forEach((word, i) => {
+            if (!stand.has(i)) return;
+            font(i === chosen, small);
+            g.globalAlpha = state.special && special[i] ? .45 : 1;
+            g.fillStyle = i === chosen ? colour.amber : chosen >= 0 ? colour.soft : colour.ink;
+            g.save();
+            place(i);
+            g.fillText(word, 0, 0);
+            g.restore();
+            g.globalAlpha = 1;
+        });
     };
-    const place = (px, py, turn, draw) => { g.save(); g.translate(px, py); g.rotate(turn); draw(); g.restore(); };
     g.textBaseline = 'middle';
     g.textAlign = 'right';
-    rows.forEach((w, i) => place(x - 7, y + i * size + size / 2, 0, () => label(w, i, row, part.rowSpecial, small + 3)));
+    side(rows, row, part.rowSpecial, rows.map(() => 0), small + 3, i => g.translate(x - 7, y + i * size + size / 2));
     g.textAlign = 'left';
-    keys.forEach((w, j) => place(x + j * size + size / 2 + 2, y - 7, -TURN, () => label(w, j, key, part.keySpecial, (small + 3) / Math.sin(TURN))));
+    side(keys, key, part.keySpecial, keyStrength(part, map), (small + 1) / Math.sin(turn), j => {
+        g.translate(x + j * size + size / 2 + (turn === TURN ? 2 : 0), y - 7);
+        g.rotate(-turn);
+    });
 }
 
 function drawCells(g, part, map, font) {
