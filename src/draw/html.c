@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum {
+    TITLE_BYTES = 120,     /* most of a title */
     VERDICT_COLUMNS = 240, /* two lines of a wide page: to be read in five seconds */
     GRID_COLUMNS = 16,     /* heads on a line: what 320 pixels hold */
     NUMBER_COLUMNS = 12,   /* most heads on a line with numbers, where lines are tight */
@@ -91,14 +92,21 @@ static void put_head_element(attn_buffer *out, const attn_record *record)
     attn_buffer_put(out, "\n</style></head>\n");
 }
 
+/* A language of two or three letters is the text's own; any other says what the text is:
+ * "next", "tags", "label". */
 static void put_paragraph(attn_buffer *out, const char *class, const char *language,
                           const char *text)
 {
     if (!text || !*text)
         return;
-    attn_buffer_print(out, "<p class=\"%s\" dir=\"auto\" lang=\"", class);
+    const size_t letters = strlen(language);
+    const bool spoken = letters == 2 || letters == 3;
+    const bool listed = strlen(text) > TITLE_BYTES && !spoken; /* tags of a sentence */
+    attn_buffer_print(out, "<p class=\"%s%s\" dir=\"auto\"", class,
+                      listed ? " list" : "");
+    attn_buffer_put(out, spoken ? " lang=\"" : letters > 0 ? "><small>" : ">");
     attn_put_xml(out, language);
-    attn_buffer_put(out, "\">");
+    attn_buffer_put(out, spoken ? "\">" : letters > 0 ? "</small> " : "");
     attn_put_xml(out, text);
     attn_buffer_put(out, "</p>\n");
 }
@@ -306,9 +314,15 @@ static void put_footer(attn_buffer *out, const attn_figure *figure)
     attn_buffer_put(out, "<footer>");
     attn_put_model(&model, record);
     put_said(out, &model);
-    attn_buffer_print(out, " %lld source pieces",
-                      (long long)pieces(&record->source_words));
-    if (record->written_words.length > 0)
+    const int64_t source = pieces(&record->source_words);
+    const int64_t read = pieces(&record->read_words);
+    if (record->picture.grey)
+        attn_buffer_print(out, " %lld places of the picture", (long long)source);
+    else if (source > 0)
+        attn_buffer_print(out, " %lld source pieces", (long long)source);
+    else
+        attn_buffer_print(out, " %lld pieces", (long long)read);
+    if (attn_record_find_part(record, ATTN_PART_CROSS))
         attn_buffer_print(out, ", %lld written",
                           (long long)pieces(&record->written_words));
     if (record->forced)

@@ -27,7 +27,7 @@ let over = null;       // what the pointer is on: {part, layer, head} or {row, k
 let cells = null;      // where the map's cells lie: x, y, size, and those shown
 let colour = null;     // of the theme: ink, soft, line, amber, and 256 of each ramp
 
-const number = weight => weight.toFixed(2).replace(/^0/, '');
+const number = weight => weight > 0 && weight < .005 ? '<.01' : weight.toFixed(2).replace(/^0/, '');
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
 function element(tag, properties, ...children) {
@@ -144,7 +144,7 @@ function say(part, layer, head, map) {
         const w = weights[best];
         line(element('b', {}, '“', bdi(part.rows[row]), `” ${part.verb} “`, bdi(part.keys[best]), '” ' + number(w)),
             ` ${(w * visible(part, row)).toFixed(1)} × uniform` + (state.special === 2 ? ', renormalised' : '') + (part.tile > 1 ? ', the most of its tile' : ''));
-        line(...everyHead(part, row, best, span));
+        if (part.layers * part.heads > 1) line(...everyHead(part, row, best, span));
     }
     if (pairs.length) line('row: ', ...list(pairs, part.keys));
     $('read').replaceChildren(...lines);
@@ -195,6 +195,7 @@ function badge(part, layer, head) {
 
 // The texts: made once a part, then only coloured, so that focus and pointer stay.
 let textsOf = null;
+const alone = part => part.self || part.rows.length === 1;
 function makeTexts(part) {
     const line = (id, words, kind) => element('p', { className: 'words' }, element('small', { id }), ...words.map((w, i) => {
         const made = element('button', { dir: 'auto' }, w);
@@ -202,14 +203,14 @@ function makeTexts(part) {
         return made;
     }));
     textsOf = part;
-    $('texts').replaceChildren(...part.self ? [] : [line('writtenSay', part.rows, 'row')],
+    $('texts').replaceChildren(...alone(part) ? [] : [line('writtenSay', part.rows, 'row')],
         part.across ? '' : line('readSay', part.keys, part.self ? 'row' : 'key'));
-    if (!part.self) $('writtenSay').textContent = 'written words; point at one';
+    if (!alone(part)) $('writtenSay').textContent = 'written words; point at one';
 }
 
 function texts(part, map) {
     if (textsOf !== part) makeTexts(part);
-    const { row, key } = cursor(), weights = map[row];
+    const { row, key } = cursor(), weights = map[part.self || part.rows.length > 1 ? row : 0];
     const mean = j => {
         const seen = map.map(w => w[j]).filter(w => w >= 0);
         return seen.length ? seen.reduce((a, b) => a + b) / seen.length : HIDDEN;
@@ -219,7 +220,7 @@ function texts(part, map) {
         all('[data-row]').forEach((button, i) => button.className = i === row ? 'chosen' : '');
         return;
     }
-    if (weights) say.replaceChildren('what “', element('bdi', {}, part.rows[row]), `” ${part.verb}`);
+    if (weights) say.replaceChildren('what “', element('bdi', {}, part.rows[Math.max(0, row)]), `” ${part.verb}`);
     else say.textContent = 'weight received, mean of the rows' + (part.self ? '; point at a word' : '');
     [...say.parentNode.querySelectorAll('button')].forEach((button, j) => {
         const w = weights ? weights[j] : mean(j), { fill, ink } = w < 0 ? { fill: '', ink: '' } : paint(w, visible(part, weights ? row : part.rows.length - 1));

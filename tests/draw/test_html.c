@@ -254,6 +254,25 @@ static void a_picture_s_page_draws_its_places(void **unused)
     sample_destroy(&sample);
 }
 
+static void what_is_no_translation_is_called_by_its_name(void **unused)
+{
+    (void)unused;
+    draw_sample sample = sample_create(&(sample_shape){
+        .layers = 1, .heads = 2, .source = 0, .written = 6, .causal_only = true});
+    char *html = draw(attn_draw_html, &sample, NULL, NULL);
+    assert_int_equal(occurrences(html, "<p class=\"target\" dir=\"auto\" lang=\"fr\">Le"),
+                     1);
+    free(html);
+    strcpy(sample.record->target_language, "next");
+    html = draw(attn_draw_html, &sample, NULL, NULL);
+    assert_int_equal(occurrences(html, "<small>next</small> Le texte.</p>"), 1);
+    assert_int_equal(occurrences(html, "lang=\"next\""), 0);
+    assert_int_equal(occurrences(html, " source pieces"), 0);
+    assert_int_equal(occurrences(html, " 6 pieces. "), 1);
+    free(html);
+    sample_destroy(&sample);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,6 +283,7 @@ int main(void)
         cmocka_unit_test(policy_names_the_digest_of_the_script),
         cmocka_unit_test(hostile_words_stay_words),
         cmocka_unit_test(long_texts_become_tiles_of_their_largest_weight),
+        cmocka_unit_test(what_is_no_translation_is_called_by_its_name),
         cmocka_unit_test(a_picture_s_page_draws_its_places),
         cmocka_unit_test(same_record_gives_same_bytes),
     };
