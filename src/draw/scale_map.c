@@ -64,8 +64,8 @@ void attn_map_side_destroy(attn_map_side *side)
     *side = (attn_map_side){0};
 }
 
-static double weight_at(const attn_record_part *part, int64_t layer, int64_t head,
-                        int64_t row, int64_t key)
+double attn_map_weight(const attn_record_part *part, int64_t layer, int64_t head,
+                       int64_t row, int64_t key)
 {
     const int64_t cell = row * part->keys->length + key;
     if (head >= 0)
@@ -83,7 +83,7 @@ void attn_map_weights(float *out, const attn_record_part *part, int64_t layer,
     for (int64_t i = 0; i < rows->words; i++)
         for (int64_t j = 0; j < keys->words; j++) {
             float *tile = &out[i / rows->tile * keys->length + j / keys->tile];
-            const float weight = (float)weight_at(part, layer, head, i, j);
+            const float weight = (float)attn_map_weight(part, layer, head, i, j);
             if (weight > *tile)
                 *tile = weight;
         }

@@ -24,6 +24,9 @@ ATTN_CHECKED attn_status attn_map_side_create(attn_map_side *side,
                                               attn_error *error);
 void attn_map_side_destroy(attn_map_side *side); /* all zero is fine */
 
+/** Between words, of a head or (head −1) the mean of the layer's. */
+double attn_map_weight(const attn_record_part *part, int64_t layer, int64_t head,
+                       int64_t row, int64_t key);
 /** The part's map of a head into out, [rows->length][keys->length]; head −1 is the mean
  * of the layer's heads.  0 where nothing can be seen. */
 void attn_map_weights(float *out, const attn_record_part *part, int64_t layer,

@@ -5,6 +5,12 @@
 #include "base/context.h"
 #include "draw/escape.h"
 #include "inspect/sentence.h"
+#include <string.h>
+
+enum {
+    TEXT_LINES = 12,  /* of each text */
+    TITLE_BYTES = 200 /* most of an answer in bold */
+};
 
 static void put_rgb(attn_buffer *out, const char *class, const char *property, attn_rgb c)
 {
@@ -125,30 +131,88 @@ static void put_left(attn_svg *svg, const attn_figure *figure)
     attn_svg_take_label(svg, &heading, &name);
     if (attn_draws_places(figure->record, part, &figure->rows, &figure->keys))
         attn_svg_put_places(svg, figure, SVG_MARGIN, 36);
+    else if (attn_draws_words(part))
+        attn_svg_put_words(svg, figure, SVG_MARGIN, 36);
     else
         attn_svg_put_matrix(svg, figure, SVG_MARGIN, 36);
+}
+
+/* Lines of the text after what it is called ("fr", "label"); returns the y below. */
+static int64_t put_text(attn_svg *svg, const char *called, const char *text, bool bold,
+                        int64_t indent, int64_t width, int64_t y)
+{
+    attn_svg_label label = {.class = "soft",
+                            .type = {11, false},
+                            .half_x = 2 * SVG_MARGIN,
+                            .y = y,
+                            .width = -1};
+    attn_svg_put_label(svg, &label, called);
+    label.class = "ink";
+    label.type = (attn_typeface){13, bold};
+    label.half_x += 2 * indent;
+    label.width = width - indent;
+    for (int lines = 1; *text; lines++) {
+        const bool last = lines == TEXT_LINES; /* cut, with "…" */
+        const size_t length =
+            last ? strlen(text) : attn_type_line(label.type, text, label.width);
+        attn_buffer line = {0};
+        attn_buffer_put_bytes(&line, text, length);
+        attn_svg_take_label(svg, &label, &line);
+        text += length + (text[length] == ' ');
+        label.y += 19;
+    }
+    return label.y;
+}
+
+/* What was read and what was made of it, so that the figure stands alone. */
+static void put_texts(attn_svg *svg, const attn_figure *figure, int64_t width)
+{
+    const attn_record *const record = figure->record;
+    const bool shown =
+        record->picture.grey != NULL || attn_draws_words(&record->parts[figure->part]);
+    const char *const source = shown || !record->source ? "" : record->source;
+    const char *const target = record->translation ? record->translation : "";
+    const attn_typeface type = {11, false};
+    const int64_t one = *source ? attn_type_width(type, record->source_language) : 0;
+    const int64_t other = *target ? attn_type_width(type, record->target_language) : 0;
+    const int64_t longest = one > other ? one : other;
+    const int64_t indent = longest > 0 ? longest + 8 : 0;
+    int64_t y = 26;
+    if (*source)
+        y = put_text(svg, record->source_language, source, false, indent, width, y);
+    if (*target)
+        put_text(svg, record->target_language, target, strlen(target) <= TITLE_BYTES,
+                 indent, width, y);
 }
 
 void attn_svg_write(attn_buffer *out, const attn_figure *figure, attn_svg_themes themes,
                     bool whole)
 {
-    attn_svg svg = {0};
+    attn_svg svg = {0}, texts = {0};
     put_left(&svg, figure);
     if (whole) {
         const int64_t right = svg.right + 36;
         const attn_svg_label heading = heading_at(right, 24);
         attn_svg_put_label(&svg, &heading, "What the heads do");
         attn_svg_put_grids(&svg, figure, right, 36);
-        put_caption(&svg, figure, (svg.right > 560 ? svg.right : 560) - SVG_MARGIN);
+        const int64_t room = (svg.right > 560 ? svg.right : 560) - SVG_MARGIN;
+        put_caption(&svg, figure, room);
+        put_texts(&texts, figure, room);
     }
-    const int64_t width = svg.right + SVG_MARGIN, height = svg.bottom + 12;
+    const int64_t above = texts.bottom > 0 ? texts.bottom + 6 : 0;
+    const int64_t right = texts.right > svg.right ? texts.right : svg.right;
+    const int64_t width = right + SVG_MARGIN, height = above + svg.bottom + 12;
     attn_svg_put_start(out, width, height);
     put_description(out, figure);
     attn_svg_put_style(out, themes, figure->scale);
     attn_svg_put_paper(out, width, height);
+    attn_buffer_put(out, attn_buffer_text(&texts.text));
+    if (above > 0)
+        attn_buffer_print(out, "<g transform=\"translate(0 %lld)\">\n", (long long)above);
     attn_buffer_put(out, attn_buffer_text(&svg.text));
-    attn_buffer_put(out, "</svg>\n");
-    out->failed = out->failed || svg.text.failed;
+    attn_buffer_put(out, above > 0 ? "</g>\n</svg>\n" : "</svg>\n");
+    out->failed = out->failed || svg.text.failed || texts.text.failed;
+    attn_buffer_free(&texts.text);
     attn_buffer_free(&svg.text);
 }
 

@@ -102,7 +102,9 @@ static void put_numbers(attn_buffer *buffer, const attn_figure *figure)
     attn_buffer_print(buffer, "; %s", scales[figure->scale]);
     const int64_t tile =
         figure->rows.tile > figure->keys.tile ? figure->rows.tile : figure->keys.tile;
-    if (tile > 1)
+    if (attn_draws_words(&figure->record->parts[figure->part]))
+        attn_buffer_put(buffer, "; beside a word: its weight, from .10");
+    else if (tile > 1)
         attn_buffer_print(buffer,
                           "; each cell is the largest weight of a tile of %lld × "
                           "%lld words",

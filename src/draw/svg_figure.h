@@ -68,6 +68,11 @@ void attn_svg_put_matrix(attn_svg *svg, const attn_figure *figure, int64_t x, in
 /** The same over the places of the record's picture: for each row the picture, and over
  * it where the row looked. */
 void attn_svg_put_places(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
+/** The legend of the scale, its left top corner at (x, y). */
+void attn_svg_put_legend(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
+/** A part whose one row is a label; and the same as the text itself, its words shaded. */
+bool attn_draws_words(const attn_record_part *part);
+void attn_svg_put_words(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y);
 /** A part whose keys are the places of the record's picture, and not too many to tell
  * apart. */
 bool attn_draws_places(const attn_record *record, const attn_record_part *part,

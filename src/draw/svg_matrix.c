@@ -234,7 +234,7 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
     }
     int64_t next = first + LEGEND_SWATCH * SVG_CLASSES + 24;
     if (m->figure->alignment && m->figure->rows.tile == 1 &&
-        m->figure->summary->unclear_count > 0) {
+        m->part->part == ATTN_PART_CROSS && m->figure->summary->unclear_count > 0) {
         attn_buffer text = {0};
         attn_buffer_put(&text, "no clear source");
         attn_buffer_print(out,
@@ -252,6 +252,13 @@ static void put_legend(const matrix *m, int64_t x, int64_t y)
         label = soft_at(next + 18, y + 10, ATTN_ANCHOR_START);
         attn_svg_put_label(m->svg, &label, "comes later");
     }
+}
+
+void attn_svg_put_legend(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y)
+{
+    const matrix m = {
+        .svg = svg, .figure = figure, .part = &figure->record->parts[figure->part]};
+    put_legend(&m, x, y);
 }
 
 void attn_svg_put_matrix(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y)

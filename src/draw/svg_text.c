@@ -96,5 +96,13 @@ size_t attn_type_line(attn_typeface type, const char *text, int64_t width)
             break;
         fits = i;
     }
-    return fits;
+    if (exact_width(type, text, text + fits) <= 1000 * width)
+        return fits;
+    size_t part = (size_t)(grapheme_end(text) - text);
+    for (size_t next = part; next < fits; part = next) {
+        next = (size_t)(grapheme_end(text + part) - text);
+        if (exact_width(type, text, text + next) > 1000 * width)
+            break;
+    }
+    return part;
 }

@@ -19,7 +19,7 @@ void attn_put_fitted(attn_buffer *buffer, attn_typeface type, const char *text,
                      int64_t width);
 
 /** Bytes of the longest start of text that is not wider than width and ends at a space or
- * the end; a word that is too wide stands alone. */
+ * the end; a word that is too wide is broken between graphemes. */
 size_t attn_type_line(attn_typeface type, const char *text, int64_t width);
 
 #endif

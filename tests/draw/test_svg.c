@@ -55,6 +55,51 @@ static void a_picture_stands_once_under_a_map_for_each_word(void **unused)
     attn_record_destroy(record);
 }
 
+static void a_label_s_figure_is_the_text_with_its_words_shaded(void **unused)
+{
+    (void)unused;
+    enum { WORDS = 300 };
+    char source[6 * WORDS + 1] = "fine";
+    for (int i = 1; i < WORDS; i++)
+        snprintf(source + strlen(source), sizeof source - strlen(source), " w%d", i);
+    attn_record *const record = hand_label(source, "pos");
+    hand_look(record, ATTN_PART_POOL, 0, 0, 0, 0, 0.8f);
+    const draw_sample sample = {record, hand_summary(record)};
+    size_t length;
+    char *const svg = draw(attn_draw_svg, &sample, NULL, &length);
+    assert_draws_within_its_edges(svg, length);
+    assert_int_equal(occurrences(svg, ">fine</text>"), 1);
+    assert_int_equal(occurrences(svg, ">.80</text>"), 1);
+    assert_int_equal(occurrences(svg, ">w299</text>"), 1);
+    assert_int_equal(occurrences(svg, "–3</text>"), 0); /* no tiles */
+    assert_int_equal(occurrences(svg, "<rect class=\"w0\""), WORDS - 1 + 1);
+    free(svg);
+    attn_summary_destroy(sample.summary);
+    attn_record_destroy(record);
+}
+
+static void a_figure_says_what_was_read_and_what_was_made_of_it(void **unused)
+{
+    (void)unused;
+    draw_sample sample = sample_create(&ordinary);
+    size_t length;
+    char *svg = draw(attn_draw_svg, &sample, NULL, &length);
+    assert_int_equal(occurrences(svg, ">The source &amp; its &lt;text&gt;.</text>"), 1);
+    assert_int_equal(occurrences(svg, ">Le texte.</text>"), 1);
+    free(svg);
+    /* A text without spaces goes on in the next line, all of it. */
+    free(sample.record->translation);
+    sample.record->translation = calloc(1, 3 * 200 + 1);
+    assert_non_null(sample.record->translation);
+    for (int i = 0; i < 200; i++)
+        strcat(sample.record->translation, "\u6587");
+    svg = draw(attn_draw_svg, &sample, NULL, &length);
+    assert_draws_within_its_edges(svg, length);
+    assert_int_equal(occurrences(svg, "\u6587"), 200);
+    free(svg);
+    sample_destroy(&sample);
+}
+
 static const sample_shape hostile = {.layers = 2,
                                      .heads = 4,
                                      .source = 17,
@@ -243,6 +288,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(figure_of_any_size_is_well_formed_and_stays_in_its_box),
         cmocka_unit_test(a_picture_stands_once_under_a_map_for_each_word),
+        cmocka_unit_test(a_label_s_figure_is_the_text_with_its_words_shaded),
+        cmocka_unit_test(a_figure_says_what_was_read_and_what_was_made_of_it),
         cmocka_unit_test(hostile_words_stay_words),
         cmocka_unit_test(another_parser_reads_the_figure),
         cmocka_unit_test(same_record_gives_same_bytes),
