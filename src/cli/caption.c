@@ -25,8 +25,8 @@ static const char help[] =
     "  --json         one object a line: file, caption, finished, score; and, of a\n"
     "                 composition, what is really there\n"
     "\n"
-    "example: attn caption captioner picture.png\n"
-    "         attn look picture.png --model captioner -o where.svg\n";
+    "example: attn caption captioner docs/pictures/digits.png\n"
+    "         attn look docs/pictures/digits.png -o where.svg\n";
 
 struct job {
     char folder[4096];

@@ -92,6 +92,18 @@ static void the_captioner_finds_strokes_in_their_cells(void **state)
     run_free(&result);
 }
 
+/* Of strokes drawn by program, while it was trained on handwriting. */
+static void the_captioner_reads_the_picture_of_the_docs(void **state)
+{
+    (void)state;
+    const char *const recipes = getenv("ATTN_RECIPES");
+    char arguments[1024];
+    assert_non_null(recipes);
+    snprintf(arguments, sizeof arguments,
+             "caption captioner '%s/../docs/pictures/digits.png'", recipes);
+    expect_run(arguments, "", 0, "seven nothing zero over nothing four two\n", "");
+}
+
 int main(int argc, char **argv)
 {
     assert_true(argc == 2);
@@ -102,6 +114,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_other_models_do_what_they_are_for),
         cmocka_unit_test(the_language_model_goes_on_with_a_sentence),
         cmocka_unit_test(the_captioner_finds_strokes_in_their_cells),
+        cmocka_unit_test(the_captioner_reads_the_picture_of_the_docs),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
