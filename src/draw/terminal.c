@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_LINES = 4, MOST_ROWS = 24 };
+enum { TEXT_LINES = 4, MOST_ROWS = 24, PICKED_ROWS = 12 };
 
 void attn_draw_options_init(attn_draw_options *options)
 {
@@ -66,17 +66,30 @@ static void draw_sharpest(canvas *c)
         return;
     const attn_finding *finding = &summary->findings[first];
     const attn_record_part *part = &c->record->parts[finding->part];
-    if (part->rows->length > MOST_ROWS)
-        return;
     char about[96];
     snprintf(about, sizeof about, "%s %lld.%lld, %s", attn_part_name(part->part),
              (long long)finding->layer + 1, (long long)finding->head + 1,
              attn_finding_name(finding->kind));
     canvas_title(c, attn_question(c->record, part), about);
-    const canvas_matrix matrix = {
-        .part = part,
-        .weights = attn_record_weights(part, finding->layer, finding->head),
-        .row_count = part->rows->length};
+    canvas_matrix matrix = {.part = part,
+                            .weights =
+                                attn_record_weights(part, finding->layer, finding->head),
+                            .row_count = part->rows->length};
+    int64_t rows[PICKED_ROWS];
+    if (part->rows->length > MOST_ROWS) {
+        matrix.rows = rows;
+        matrix.row_count = canvas_pick_rows(&matrix, rows, PICKED_ROWS);
+        attn_buffer said = {0};
+        attn_buffer_print(&said,
+                          "%lld words are too many for a map here: %s %lld with the most "
+                          "weight on one word; all: -o look.html",
+                          (long long)part->rows->length,
+                          part->causal ? "the last, and the" : "the",
+                          (long long)matrix.row_count - part->causal);
+        canvas_wrap(c, STYLE_DIM, ATTN_SPELL_PLAIN, attn_buffer_text(&said), 0, 4);
+        c->out.failed = c->out.failed || said.failed;
+        attn_buffer_free(&said);
+    }
     canvas_draw_matrix(c, &matrix);
     attn_buffer_put(&c->out, "\n");
 }

@@ -67,6 +67,9 @@ typedef struct canvas_matrix {
     bool judged; /* rows under the convention `clear` are marked */
 } canvas_matrix;
 void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix);
+/* At most `most` rows in their order, to stand for all: those with the largest weights,
+ * and the last one where later words are hidden.  Returns how many. */
+int64_t canvas_pick_rows(const canvas_matrix *matrix, int64_t *rows, int64_t most);
 /* The same over the places of a picture: for each row a small map. */
 void canvas_draw_places(canvas *c, const canvas_matrix *matrix);
 void canvas_draw_heads(canvas *c);

@@ -49,6 +49,34 @@ static void draw_row(canvas *c, const canvas_matrix *matrix, int64_t row, int64_
     attn_buffer_free(&word);
 }
 
+int64_t canvas_pick_rows(const canvas_matrix *matrix, int64_t *rows, int64_t most)
+{
+    enum { FEWEST_KEYS = 3 }; /* with fewer to choose from a large weight says little */
+    const attn_record_part *part = matrix->part;
+    const int64_t last = part->rows->length - 1;
+    int64_t count = 0;
+    if (part->causal && most > 0)
+        rows[count++] = last;
+    while (count < most) {
+        attn_link best = {.row = -1, .weight = -1};
+        for (int64_t row = 0; row <= last; row++) {
+            bool picked = attn_record_visible(part, row) < FEWEST_KEYS;
+            for (int64_t i = 0; i < count; i++)
+                picked = picked || rows[i] == row;
+            const attn_link top = top_of(matrix, row);
+            if (!picked && top.weight > best.weight)
+                best = top;
+        }
+        if (best.row < 0)
+            break;
+        int64_t at = count++;
+        for (; at > 0 && rows[at - 1] > best.row; at--)
+            rows[at] = rows[at - 1];
+        rows[at] = best.row;
+    }
+    return count;
+}
+
 static void draw_legend(canvas *c, const canvas_matrix *matrix)
 {
     static const double samples[] = {0.05, 0.25, 0.50, 0.75, 0.99};
@@ -78,19 +106,34 @@ static int64_t row_at(const canvas_matrix *matrix, int64_t index)
     return matrix->rows == NULL ? index : matrix->rows[index];
 }
 
+static bool row_shows(const canvas *c, const canvas_matrix *matrix, int64_t row,
+                      int64_t first, int64_t end)
+{
+    const int64_t keys = matrix->part->keys->length;
+    for (int64_t j = first; j < end; j++)
+        if (j < attn_record_visible(matrix->part, row) &&
+            !canvas_faint(c, (double)matrix->weights[row * keys + j]))
+            return true;
+    return false;
+}
+
 /* A block in which every cell is a dot says nothing. */
 static bool block_shows(const canvas *c, const canvas_matrix *matrix, int64_t first,
                         int64_t end)
 {
     for (int64_t i = 0; i < matrix->row_count; i++)
-        for (int64_t j = first; j < end; j++) {
-            const int64_t row = row_at(matrix, i);
-            if (j < attn_record_visible(matrix->part, row) &&
-                !canvas_faint(
-                    c, (double)matrix->weights[row * matrix->part->keys->length + j]))
-                return true;
-        }
+        if (row_shows(c, matrix, row_at(matrix, i), first, end))
+            return true;
     return false;
+}
+
+/* Of rows that were picked, a block draws those that show there, and those that show
+ * nowhere. */
+static bool left_out(const canvas *c, const canvas_matrix *matrix, int64_t row,
+                     int64_t first, int64_t end)
+{
+    return matrix->rows != NULL && !row_shows(c, matrix, row, first, end) &&
+           row_shows(c, matrix, row, 0, matrix->part->keys->length);
 }
 
 static void say_nothing_there(canvas *c, int64_t first, int64_t end)
@@ -125,7 +168,8 @@ void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix)
             continue;
         canvas_header(c, matrix->part->keys, first, end, LEFT, CELL);
         for (int64_t i = 0; i < matrix->row_count; i++)
-            draw_row(c, matrix, row_at(matrix, i), first, end);
+            if (!left_out(c, matrix, row_at(matrix, i), first, end))
+                draw_row(c, matrix, row_at(matrix, i), first, end);
         if (end < keys)
             attn_buffer_put(&c->out, "\n");
     }

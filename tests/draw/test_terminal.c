@@ -489,6 +489,31 @@ static void a_long_text_shows_unclear_rows_and_a_count(void **state)
     attn_record_destroy(record);
 }
 
+static void a_long_text_without_alignment_shows_its_heaviest_rows(void **state)
+{
+    (void)state;
+    char words[6 * 40 + 1] = "";
+    for (int i = 1; i <= 40; i++)
+        snprintf(words + strlen(words), sizeof words - strlen(words), " w%d", i);
+    attn_record *record = hand_record("a b", words + 1, 1, 1);
+    for (int64_t row = 12; row < 41; row++)
+        hand_look(record, ATTN_PART_DECODER, 0, 0, row, row - 2,
+                  row % 3 == 0 ? 0.9f : 0.2f);
+    attn_draw_options options = plain();
+    options.part = ATTN_PART_DECODER;
+    char *text = draw(record, &options);
+    assert_non_null(strstr(text,
+                           "\n41 words are too many for a map here: the last, and the "
+                           "11 with the most"));
+    assert_non_null(strstr(text, "\n    w12  ")); /* <s> is row 0 */
+    assert_non_null(strstr(text, "\n    w39  "));
+    assert_non_null(strstr(text, "\n    w40  ")); /* the last */
+    assert_null(strstr(text, "\n    w13  "));
+    assert_null(strstr(strstr(text, "\n    w12  ") + 1, "\n    w12  ")); /* one block */
+    free(text);
+    attn_record_destroy(record);
+}
+
 static void many_heads_are_drawn_closer_and_then_below(void **state)
 {
     (void)state;
@@ -576,6 +601,7 @@ int main(void)
         cmocka_unit_test(every_line_is_as_wide_as_wcwidth_says),
         cmocka_unit_test(keys_that_do_not_fit_are_drawn_in_blocks),
         cmocka_unit_test(a_long_text_shows_unclear_rows_and_a_count),
+        cmocka_unit_test(a_long_text_without_alignment_shows_its_heaviest_rows),
         cmocka_unit_test(many_heads_are_drawn_closer_and_then_below),
         cmocka_unit_test(one_token_and_nothing_are_drawn),
         cmocka_unit_test(a_selection_that_is_not_there_is_an_error_that_says_what_is),
