@@ -222,7 +222,7 @@ static void a_long_text_is_drawn_on_a_scale_that_shows_it(void **state)
         shows(line, (const char *const[]){NULL});
         char *const svg = run_file("look.svg");
         assert_non_null(strstr(svg, scales[i][1]));
-        assert_int_equal(strstr(svg, "<path class=\"w5\"") != NULL, i == 0);
+        assert_int_equal(strstr(svg, "<text class=\"t5 s13\"") != NULL, i == 0);
         free(svg);
     }
     snprintf(line, sizeof line, "look '%s' --model classifier-of-long-texts -o look.html",
