@@ -180,7 +180,8 @@ static void draw_findings(canvas *c)
 }
 
 /* The word that a look at one word starts with: the end of a far link, else the first
- * word without a clear source, else the first word. */
+ * word without a clear source, else the first word, or the last of a text that goes on.
+ */
 static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
 {
     const attn_summary *summary = c->summary;
@@ -197,7 +198,11 @@ static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
         return &c->record->written_words.list[summary->unclear[0]];
     const attn_record_words *const words =
         c->record->part_count > 0 ? c->record->parts[0].rows : NULL;
-    return words != NULL && words->length > 0 ? &words->list[0] : NULL;
+    if (words == NULL || words->length == 0)
+        return NULL;
+    if (c->record->parts[0].causal) /* what comes next was read from the last word */
+        *row = words->length - 1;
+    return &words->list[*row];
 }
 
 /* As a shell takes it: in quotes where need be, as a number where quotes do not help. */
