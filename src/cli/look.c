@@ -4,6 +4,7 @@
 #include "cli/lines.h"
 #include "cli/look_choose.h"
 #include "cli/look_record.h"
+#include "draw/fonts.h"
 #include "file/file.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,6 +115,20 @@ static attn_draw *drawing(const arguments *a)
     return a->output != NULL ? NULL : a->json ? attn_draw_json : attn_draw_terminal;
 }
 
+/* Boxes in the place of characters are no failure of the drawing. */
+static void warn_of_boxes(const attn_record *record)
+{
+    char missing[5];
+    const char *const texts[] = {record->source, record->translation};
+    for (size_t i = 0; i < 2; i++)
+        if (texts[i] != NULL && attn_font_misses(texts[i], missing)) {
+            cli_say("attn look: no font has %s, a box stands for it: install a font "
+                    "(fonts-noto-cjk for Chinese), or use .svg or .html\n",
+                    missing);
+            return;
+        }
+}
+
 static attn_status draw(const arguments *a, const attn_record *record,
                         const attn_conventions *conventions,
                         const attn_draw_options *options, attn_error *error)
@@ -131,6 +146,8 @@ static attn_status draw(const arguments *a, const attn_record *record,
     if (status == ATTN_OK)
         status =
             attn_file_write(a->output == NULL ? "-" : a->output, text, length, error);
+    if (status == ATTN_OK && a->output != NULL && attn_file_named(a->output, ".png"))
+        warn_of_boxes(record);
     free(text);
     return status;
 }

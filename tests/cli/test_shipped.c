@@ -3,6 +3,7 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "file/picture.h"
 #include "tests/cli/command.h"
+#include <unistd.h>
 
 static const char english[] = "The cat is hungry.\nWhere is the station?\n";
 static const char french[] = "Le chat a faim.\nOù se trouve la gare ?\n";
@@ -92,6 +93,35 @@ static void the_captioner_finds_strokes_in_their_cells(void **state)
     run_free(&result);
 }
 
+/* With one font, of Latin and Greek. */
+static void a_png_without_a_font_for_its_text_is_warned_of(void **state)
+{
+    (void)state;
+    const char fonts[] = "<fontconfig><dir>/usr/share/fonts/truetype/dejavu</dir>"
+                         "<cachedir>cache</cachedir></fontconfig>";
+    attn_error error;
+    if (access("/usr/share/fonts/truetype/dejavu", R_OK) != 0) {
+        print_message("skipped: a_png_without_a_font_for_its_text_is_warned_of (no "
+                      "fonts-dejavu-core)\n");
+        skip();
+    }
+    assert_int_equal(
+        attn_file_write(in_folder("fonts.conf"), fonts, sizeof fonts - 1, &error),
+        ATTN_OK);
+    setenv("FONTCONFIG_FILE", in_folder("fonts.conf"), 1);
+    expect_run("look 'The cat is hungry.' -o cat.png", "", 0, "", "");
+    expect_run("look 'The cat is hungry.' --translation '猫饿了。' -o cat.svg", "", 0, "",
+               "");
+    run_result result =
+        run("look 'The cat is hungry.' --translation '猫饿了。' -o cat.png", "");
+    unsetenv("FONTCONFIG_FILE");
+    assert_int_equal(result.code, 0);
+    assert_string_equal(result.err, "attn look: no font has 猫, a box stands for it: "
+                                    "install a font (fonts-noto-cjk for Chinese), or use "
+                                    ".svg or .html\n");
+    run_free(&result);
+}
+
 /* Of strokes drawn by program, while it was trained on handwriting. */
 static void the_captioner_reads_the_picture_of_the_docs(void **state)
 {
@@ -114,6 +144,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_other_models_do_what_they_are_for),
         cmocka_unit_test(the_language_model_goes_on_with_a_sentence),
         cmocka_unit_test(the_captioner_finds_strokes_in_their_cells),
+        cmocka_unit_test(a_png_without_a_font_for_its_text_is_warned_of),
         cmocka_unit_test(the_captioner_reads_the_picture_of_the_docs),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
