@@ -100,10 +100,12 @@ static void put_conventions(writer *w)
                       "\"conventions\":{\"clear\":%.6g,\"lead\":%.6g,"
                       "\"strong\":%.6g,\"weak\":%.6g,\"lift\":%.6g,\"broad\":%.6g,"
                       "\"faint\":%.6g,\"same_rows\":%lld,"
+                      "\"unread\":%.6g,\"unread_share\":%.6g,\"unread_words\":%lld,"
                       "\"far_distance\":%lld}",
                       limits->clear, limits->lead, limits->strong, limits->weak,
                       limits->lift, limits->broad, limits->faint,
-                      (long long)limits->same_rows, (long long)limits->far_distance);
+                      (long long)limits->same_rows, limits->unread, limits->unread_share,
+                      (long long)limits->unread_words, (long long)limits->far_distance);
 }
 
 static void put_verdict(writer *w)

@@ -171,7 +171,8 @@ int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summar
         return 0;
     if (record->parts[summary->alignment_part].part == ATTN_PART_POOL)
         return 1;
-    return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0);
+    return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0) +
+           (summary->unread_count > 0);
 }
 
 const char *attn_question(const attn_record *record, const attn_record_part *part)
@@ -331,6 +332,55 @@ static void put_marks(attn_buffer *after, const attn_summary *summary,
     attn_buffer_put(after, ": check the text there.");
 }
 
+/* "one came, and when he", without the words' marks; of a run that takes more than
+ * `columns` its beginning. */
+static void put_run(attn_buffer *buffer, const attn_record_words *words, attn_run run,
+                    attn_spelling spelling, int64_t columns)
+{
+    attn_buffer plain = {0}, text = {0};
+    for (int64_t j = run.first; j < run.end; j++) {
+        const attn_record_word *word = &words->list[j];
+        const bool apart = j > run.first && !attn_record_word_delimits(word);
+        attn_buffer_print(&plain, "%s%s", apart ? " " : "", word->text);
+    }
+    attn_put_text(&text, attn_buffer_text(&plain), spelling);
+    const char *said = attn_buffer_text(&text);
+    const bool whole = columns == 0 || (int64_t)attn_text_columns(said) <= columns;
+    size_t kept = whole ? strlen(said) : attn_text_prefix(said, (size_t)columns - 1);
+    while (kept > 0 && said[kept - 1] == ' ')
+        kept--;
+    attn_buffer_put(buffer, "\"");
+    attn_buffer_put_bytes(buffer, said, kept);
+    if (!whole && strncmp(said, "\u2068", 3) == 0)
+        attn_buffer_put(buffer, "\u2069");
+    attn_buffer_put(buffer, whole ? "\"" : spelling == ATTN_SPELL_ASCII ? "~\"" : "…\"");
+    buffer->failed = buffer->failed || plain.failed || text.failed;
+    attn_buffer_free(&plain);
+    attn_buffer_free(&text);
+}
+
+/* As many runs as fit into two lines, at least one. */
+static void put_unread(attn_buffer *buffer, const attn_record_words *words,
+                       const attn_summary *summary, attn_spelling spelling,
+                       int64_t columns)
+{
+    const size_t begin = buffer->length;
+    for (int64_t shown = summary->unread_count; shown > 0; shown--) {
+        const int64_t rest = summary->unread_count - shown;
+        attn_buffer_truncate(buffer, begin);
+        attn_buffer_put(buffer, "Hardly read: ");
+        for (int64_t i = 0; i < shown; i++) {
+            attn_buffer_put(buffer, i > 0 ? ", " : "");
+            put_run(buffer, words, summary->unread[i], spelling, columns);
+        }
+        if (rest > 0)
+            attn_buffer_print(buffer, " and %lld more", (long long)rest);
+        attn_buffer_put(buffer, ".");
+        if (columns == 0 || columns_since(buffer, begin) <= 2 * columns)
+            return;
+    }
+}
+
 void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                       const attn_summary *summary, int64_t line, attn_spelling spelling,
                       int64_t columns)
@@ -344,6 +394,10 @@ void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
     }
     if (line == 0) {
         put_count(buffer, summary, record->picture.grey != NULL);
+        return;
+    }
+    if (summary->unread_count > 0 && line-- == 1) {
+        put_unread(buffer, part->keys, summary, spelling, columns);
         return;
     }
     if (line == 1 && summary->unclear_count > 0) {

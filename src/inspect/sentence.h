@@ -28,7 +28,7 @@ void attn_put_weight(attn_buffer *buffer, double weight);
 /** What a layer's map is of: "mean of 4 heads", "its one head". */
 void attn_put_mean(attn_buffer *buffer, int64_t heads);
 
-enum { ATTN_VERDICT_LINES = 3 };
+enum { ATTN_VERDICT_LINES = 4 };
 
 /** What a matrix of the part answers: "Which source word each written word read". */
 const char *attn_question(const attn_record *record, const attn_record_part *part);
@@ -36,8 +36,8 @@ const char *attn_question(const attn_record *record, const attn_record_part *par
 /** How many lines the verdict has (0 without cross or pooling), and each of
  * them, without line end.  Line 0 is the count, or the words a label was read from; the
  * others name what to look at.
- * @param columns  where words are listed, as many as fit, and a count of the rest; 0 for
- *                 all. */
+ * @param columns  where words are listed, as many as fit, and a count of the rest (source
+ *                 words left unread: as many as fit into two lines); 0 for all. */
 int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summary);
 void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                       const attn_summary *summary, int64_t line, attn_spelling spelling,

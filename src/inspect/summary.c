@@ -16,6 +16,9 @@ void attn_conventions_init(attn_conventions *conventions)
         .broad = 0.80,
         .faint = 0.05,
         .same_rows = 3,
+        .unread = 0.20,
+        .unread_share = 0.50,
+        .unread_words = 3,
         .far_distance = 2,
     };
 }
@@ -311,6 +314,8 @@ attn_status attn_summary_create(attn_summary **summary, const attn_record *recor
     if (status == ATTN_OK)
         status = align(made, record);
     if (status == ATTN_OK)
+        status = attn_find_unread(made, record);
+    if (status == ATTN_OK)
         status = attn_find(made, record);
     if (status != ATTN_OK) {
         attn_summary_destroy(made);
@@ -333,6 +338,7 @@ void attn_summary_destroy(attn_summary *summary)
     free(summary->second);
     free(summary->unclear);
     free(summary->at_special);
+    free(summary->unread);
     free(summary);
 }
 

@@ -31,7 +31,10 @@ typedef struct attn_conventions {
     double lift;   /* 1.4: and this many times the mass of an even spread */
     double broad;  /* .80: normalised entropy of a broad head */
     double faint;  /* .05: cells under this show a dot */
-    int64_t same_rows;    /* 3: fewest rows with a repeated word for the role */
+    int64_t same_rows; /* 3: fewest rows with a repeated word for the role */
+    double unread;     /* .20: a source word is hardly read when no word written gives */
+    double unread_share;  /* it this much, in a run whose mean is under .50 of an even */
+    int64_t unread_words; /* spread, and which has 3 words or more */
     int64_t far_distance; /* 2: fewest words between the ends of a far link */
 } attn_conventions;
 
@@ -56,6 +59,11 @@ typedef struct attn_link {
     int64_t row, key;
     double weight;
 } attn_link;
+
+/** Keys first to end − 1. */
+typedef struct attn_run {
+    int64_t first, end;
+} attn_run;
 
 typedef enum attn_finding_kind {
     ATTN_FINDING_SHARPEST,   /* value: entropy */
@@ -97,6 +105,12 @@ typedef struct attn_summary {
     int64_t *at_special, at_special_count; /* of these, those whose top key is a mark,
                                             * but for punctuation and the first word:
                                             * good translations have these there too */
+
+    /* Source words in a row that no word written read much, in order: a text that was
+     * dropped, where it is long.  Pairs do not count: "in the" goes unread in good
+     * translations. */
+    attn_run *unread;
+    int64_t unread_count;
 
     attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
     int64_t finding_count;

@@ -214,6 +214,44 @@ static void an_empty_translation_says_so(void **state)
                    (const char *[]){"No word was written."}, 1);
 }
 
+/* Two words are written, both from the last but </s>. */
+static attn_record *of_last_word(const char *source)
+{
+    attn_record *record = hand_record(source, "a b", 1, 1);
+    for (int64_t row = 0; row < 2; row++)
+        hand_look(record, ATTN_PART_CROSS, 0, 0, row, record->source_words.length - 2,
+                  0.9f);
+    return record;
+}
+
+static void source_words_that_nothing_reads_are_named(void **state)
+{
+    (void)state;
+    const char *const count =
+        "All 2 words written read one source word (weight .50 or more, .10 ahead).";
+    assert_verdict(of_last_word("so he had , to wait , here"), 0,
+                   (const char *[]){count, "Hardly read: \"so he had, to wait\"."}, 2);
+    assert_verdict(of_last_word("in the , here"), 0, (const char *[]){count}, 1);
+    attn_record *record =
+        of_last_word("so he had to wait and he went home for good , here");
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 0, 5, 0.9f);
+    hand_look(record, ATTN_PART_CROSS, 0, 0, 1, 5, 0.9f);
+    attn_summary *summary = hand_summary(record);
+    assert_int_equal(summary->unread_count, 2);
+    static const char *const said[] = {
+        "Hardly read: \"so he had to wait\", \"he went home for good, here\".",
+        "Hardly read: \"so he had to wait\" and 1 more.",
+        "Hardly read: \"so he had~\" and 1 more."};
+    const int64_t columns[] = {40, 27, 11};
+    for (int i = 0; i < 3; i++) {
+        attn_buffer buffer = {0};
+        attn_put_verdict(&buffer, record, summary, 1, ATTN_SPELL_ASCII, columns[i]);
+        assert_text(&buffer, said[i]);
+    }
+    attn_summary_destroy(summary);
+    attn_record_destroy(record);
+}
+
 static void assert_finding(const attn_record *record, attn_finding finding,
                            int64_t columns, const char *expected)
 {
@@ -274,6 +312,7 @@ int main(void)
         cmocka_unit_test(a_verdict_counts_in_words),
         cmocka_unit_test(the_first_word_and_punctuation_may_read_the_end_mark),
         cmocka_unit_test(a_near_tie_is_no_clear_source),
+        cmocka_unit_test(source_words_that_nothing_reads_are_named),
         cmocka_unit_test(a_verdict_that_does_not_fit_counts_the_rest),
         cmocka_unit_test(an_empty_translation_says_so),
         cmocka_unit_test(a_finding_says_looks_at_or_reads_and_drops_its_last_clause),
