@@ -74,7 +74,11 @@ static attn_status put_tokens(attn_buffer *out, const attn_tokenizer *tokenizer,
         attn_buffer_put(out, shown > 0 ? ", " : "");
         attn_put_text(out, *word ? word : "?", ATTN_SPELL_TERMINAL);
         attn_buffer_put(out, " ");
-        attn_put_weight(out, probability(row, vocabulary, last));
+        const double share = probability(row, vocabulary, last);
+        if (attn_hundredths(share) == 0)
+            attn_buffer_put(out, "<.01");
+        else
+            attn_put_weight(out, share);
         free(text);
     }
     return ATTN_OK;
