@@ -27,7 +27,7 @@ let over = null;       // what the pointer is on: {part, layer, head} or {row, k
 let cells = null;      // where the map's cells lie: x, y, size, and those shown
 let colour = null;     // of the theme: ink, soft, line, amber, and 256 of each ramp
 
-const number = weight => weight > 0 && weight < .005 ? '<.01' : weight.toFixed(2).replace(/^0/, '');
+const number = weight => weight > 0 && weight < .005 ? '<.01' : weight >= .995 && weight < 1.005 ? '1.0' : weight.toFixed(2).replace(/^0/, '');
 const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
 function element(tag, properties, ...children) {

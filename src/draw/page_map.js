@@ -70,7 +70,7 @@ function labels(g, part, map, font) {
     };
     g.textBaseline = 'middle';
     g.textAlign = 'right';
-    side(rows, row, part.rowSpecial, rows.map(() => 0), small + 3, i => g.translate(x - 7, y + i * size + size / 2));
+    side(rows, row, part.rowSpecial, rows.map(() => 0), small + 2, i => g.translate(x - 7, y + i * size + size / 2));
     g.textAlign = 'left';
     side(keys, key, part.keySpecial, keyStrength(part, map), (small + 1) / Math.sin(turn), j => {
         g.translate(x + j * size + size / 2 + (turn === TURN ? 2 : 0), y - 7);
