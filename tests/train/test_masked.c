@@ -170,7 +170,8 @@ static void a_long_line_is_refused_where_the_recipe_says_so(void **state)
     assert_int_equal(encode(&encoded, "abcde\nabcdef\n", 7, true), ATTN_EFORMAT);
     assert_string_equal(
         error.message,
-        "line 2 has 6 tokens, expected at most 5: the model has no more positions");
+        "line 2 has 6 tokens, expected at most 5: the model has no more positions. "
+        "Give it one sentence at a time");
     release(&encoded);
     assert_int_equal(encode(&encoded, "abcde\n", 7, true), ATTN_OK);
     release(&encoded);
