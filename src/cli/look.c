@@ -6,6 +6,7 @@
 #include "cli/look_record.h"
 #include "draw/fonts.h"
 #include "file/file.h"
+#include "inspect/buffer.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,33 @@ static attn_status read_options(const arguments *a, attn_draw_options *options,
                           a->scale);
 }
 
+/* A name as a shell takes it, or what stands for it. */
+static void put_name(attn_buffer *out, const char *name, const char *otherwise)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                "0123456789./_-";
+    attn_buffer_put(out, strspn(name, plain) == strlen(name) ? name : otherwise);
+}
+
+/* What was given, for the next look: "TEXT --model language-en", "look.attn". */
+static void put_asked(attn_buffer *out, const arguments *a)
+{
+    if (attn_file_named(a->text, ".attn"))
+        put_name(out, a->text, "FILE.attn");
+    else if (attn_file_named(a->text, ".png"))
+        put_name(out, a->text, "FILE.png");
+    else
+        attn_buffer_put(out, "TEXT");
+    if (a->model != NULL) {
+        attn_buffer_put(out, " --model ");
+        put_name(out, a->model, "MODEL");
+    }
+    if (a->beams > 0)
+        attn_buffer_print(out, " --beam %lld", (long long)a->beams);
+    if (a->translation != NULL)
+        attn_buffer_put(out, " --translation TRANSLATION");
+}
+
 /* What is asked of the record itself: a word of it. */
 static attn_status choose(const arguments *a, const attn_record *record,
                           attn_draw_options *options, attn_error *error)
@@ -280,8 +308,12 @@ int cli_look(int argc, char **argv)
                 "attn look: the model did not end what it wrote; it was stopped\n");
     if (status == ATTN_OK)
         status = choose(&a, record, &drawn, &error);
+    attn_buffer asked = {0};
+    put_asked(&asked, &a);
+    drawn.asked = attn_buffer_text(&asked);
     if (status == ATTN_OK)
         status = draw(&a, record, &conventions, &drawn, &error);
+    attn_buffer_free(&asked);
     attn_record_destroy(record);
     return status == ATTN_OK ? CLI_DONE : cli_fail("look", &error);
 }

@@ -23,8 +23,10 @@ typedef struct attn_draw_options {
 
     /* Of the terminal. */
     attn_depth depth;
-    bool ascii;    /* no UTF-8 */
-    int64_t width; /* columns, at least 40 */
+    bool ascii;        /* no UTF-8 */
+    const char *asked; /* what "attn look" was given, for the line on what to ask next:
+                        * "TEXT --model NAME"; NULL is "TEXT" */
+    int64_t width;     /* columns, at least 40 */
 } attn_draw_options;
 
 /** Light, scale by the map, everything; no colour, UTF-8, 80 columns. */

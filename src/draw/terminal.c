@@ -235,7 +235,8 @@ static void draw_next(canvas *c)
     canvas_put(c, STYLE_DIM, "next: ");
     if (word != NULL) {
         attn_buffer command = {0};
-        attn_buffer_put(&command, "attn look TEXT --at ");
+        attn_buffer_print(&command, "attn look %s --at ",
+                          c->options->asked != NULL ? c->options->asked : "TEXT");
         put_argument(c, &command, word, row);
         column += (int64_t)attn_text_columns(attn_buffer_text(&command));
         attn_buffer_put(&c->out, attn_buffer_text(&command));

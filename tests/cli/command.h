@@ -52,6 +52,16 @@ static inline run_result run(const char *arguments, const char *input)
     return run_bytes(arguments, input, strlen(input));
 }
 
+/* Ends a picture before the command it proposes, which is that of a text or a record. */
+static inline void cut_proposal(run_result *result, const char *proposed)
+{
+    char *const at = strstr(result->out, "attn look ");
+    if (at == NULL)
+        return;
+    assert_memory_equal(at, proposed, strlen(proposed));
+    *at = '\0';
+}
+
 static inline void run_free(run_result *result)
 {
     free(result->out);

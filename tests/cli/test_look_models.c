@@ -280,7 +280,8 @@ static void a_language_model_says_what_comes_next(void **state)
     shows("look 'the cat was' --model language --at cat",
           (const char *const[]){"cat", NULL});
     shows("look 'the cat was' --model language",
-          (const char *const[]){"text the cat was\nnext ", "decoder", "layer 2", NULL});
+          (const char *const[]){"text the cat was\nnext ", "decoder", "layer 2",
+                                "next: attn look TEXT --model language --at was", NULL});
 }
 
 /* config.json says tied, and model.safetensors has two tables that differ. */
@@ -337,6 +338,8 @@ static void a_record_of_each_kind_draws_the_same_again(void **state)
         snprintf(line, sizeof line, "look %s -o kept.attn", arguments[i]);
         run_result kept = run(line, "");
         run_result again = run("look kept.attn", "");
+        cut_proposal(&one, i < 4 ? "attn look TEXT --model " : "attn look picture.png ");
+        cut_proposal(&again, "attn look kept.attn --at ");
         assert_string_equal(again.out, one.out);
         run_free(&one);
         run_free(&kept);
