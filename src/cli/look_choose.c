@@ -117,6 +117,43 @@ static int kinds_with_words(const attn_record *record, int wanted, attn_part kin
     return count;
 }
 
+/* A word of the text where its label alone looks: what the label gives it. */
+static attn_status only_the_label(const attn_record *record, const char *wanted,
+                                  attn_error *error)
+{
+    const attn_record_part *part = attn_record_find_part(record, ATTN_PART_POOL);
+    int64_t others;
+    int64_t key = find_row(part->keys, wanted, false, &others);
+    if (key < 0)
+        key = find_row(part->keys, wanted, true, &others);
+    attn_buffer text = {0}, label = {0};
+    attn_put_text(&text, wanted, ATTN_SPELL_TERMINAL);
+    attn_put_text(&label, part->rows->list[0].text, ATTN_SPELL_TERMINAL);
+    if (key < 0) {
+        attn_error_set(
+            error, ATTN_EINVAL,
+            "no word \"%.80s\" in the text, and only the label looks; expected "
+            "--at %.80s",
+            attn_buffer_text(&text), attn_buffer_text(&label));
+    } else {
+        attn_buffer weights = {0};
+        for (int64_t h = 0; h < part->layers * part->heads; h++) {
+            attn_buffer_put(&weights, h > 0 ? ", " : "");
+            attn_put_weight(&weights,
+                            (double)part->weights[h * part->keys->length + key]);
+        }
+        attn_error_set(error, ATTN_EINVAL,
+                       "only the label looks: \"%.80s\" gives \"%.80s\" %.40s; expected "
+                       "--at %.80s",
+                       attn_buffer_text(&label), attn_buffer_text(&text),
+                       attn_buffer_text(&weights), attn_buffer_text(&label));
+        attn_buffer_free(&weights);
+    }
+    attn_buffer_free(&label);
+    attn_buffer_free(&text);
+    return ATTN_EINVAL;
+}
+
 attn_status look_find_word(const attn_record *record, const char *wanted,
                            attn_draw_options *options, int64_t *others, attn_error *error)
 {
@@ -141,6 +178,9 @@ attn_status look_find_word(const attn_record *record, const char *wanted,
             options->row = row;
             return ATTN_OK;
         }
+    if (count == 1 && kinds[0] == ATTN_PART_POOL &&
+        attn_record_find_part(record, ATTN_PART_POOL))
+        return only_the_label(record, wanted, error);
     return not_found(record, wanted, kinds, count, error);
 }
 

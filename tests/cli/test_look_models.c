@@ -239,8 +239,10 @@ static void a_label_is_a_word_to_look_at(void **state)
     const char *const parts[] = {"pooling", NULL};
     shows("look 'the cat was' --model classifier --at 1", parts);
     shows("look 'the cat was' --model classifier --head 1.1", parts);
-    fails("look 'the cat was' --model classifier --at cat", 2,
-          "no word \"cat\"; there are: ");
+    fails("look 'the cat was' --model classifier --at CAT", 2, "only the label looks: ");
+    fails("look 'the cat was' --model classifier --at CAT", 2, "gives \"CAT\" .");
+    fails("look 'the cat was' --model classifier --at dog", 2,
+          "no word \"dog\" in the text");
     fails("look picture.png --model classifier", 2,
           "picture.png is a picture; classifier reads text");
 }
