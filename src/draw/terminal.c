@@ -55,21 +55,31 @@ static bool is_shown(const canvas *c, int64_t p)
     return c->options->part < 0 || (int)c->record->parts[p].part == c->options->part;
 }
 
-/* Without an alignment: the head that heads worth a look begin with. */
+/* The head that heads worth a look begin with, or the only one; NULL without either. */
+static const attn_finding *first_finding(const canvas *c)
+{
+    static const attn_finding only = {.part = 0};
+    const attn_record *record = c->record;
+    for (int64_t i = 0; i < c->summary->finding_count; i++)
+        if (is_shown(c, c->summary->findings[i].part))
+            return &c->summary->findings[i];
+    const bool is_alone = record->part_count == 1 && record->parts[0].layers == 1 &&
+                          record->parts[0].heads == 1;
+    return is_alone && record->parts[0].rows->length > 0 ? &only : NULL;
+}
+
+/* Without an alignment. */
 static void draw_sharpest(canvas *c)
 {
-    const attn_summary *summary = c->summary;
-    int64_t first = 0;
-    while (first < summary->finding_count && !is_shown(c, summary->findings[first].part))
-        first++;
-    if (first == summary->finding_count)
+    const attn_finding *finding = first_finding(c);
+    if (finding == NULL)
         return;
-    const attn_finding *finding = &summary->findings[first];
     const attn_record_part *part = &c->record->parts[finding->part];
     char about[96];
     snprintf(about, sizeof about, "%s %lld.%lld, %s", attn_part_name(part->part),
              (long long)finding->layer + 1, (long long)finding->head + 1,
-             attn_finding_name(finding->kind));
+             c->summary->finding_count > 0 ? attn_finding_name(finding->kind)
+                                           : "its one head");
     canvas_title(c, attn_question(c->record, part), about);
     canvas_matrix matrix = {.part = part,
                             .weights =

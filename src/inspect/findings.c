@@ -177,8 +177,19 @@ static bool taken(const attn_summary *summary, int64_t part, int64_t layer, int6
     return false;
 }
 
+static int64_t count_heads(const attn_record *record)
+{
+    int64_t heads = 0;
+    for (int64_t p = 0; p < record->part_count; p++)
+        heads += record->parts[p].layers * record->parts[p].heads;
+    return heads;
+}
+
+/* A model's only head is neither its sharpest nor its broadest. */
 attn_status attn_find(attn_summary *summary, const attn_record *record)
 {
+    if (count_heads(record) < 2)
+        return ATTN_OK;
     static bool (*const finders[])(candidate *, double *) = {
         [ATTN_FINDING_SHARPEST] = find_sharpest,
         [ATTN_FINDING_FAR] = find_far,

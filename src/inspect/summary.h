@@ -112,7 +112,8 @@ typedef struct attn_summary {
     attn_run *unread;
     int64_t unread_count;
 
-    attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice */
+    attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice; none of a
+                                           * model with one head */
     int64_t finding_count;
 } attn_summary;
 

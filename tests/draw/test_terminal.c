@@ -111,9 +111,6 @@ static void a_label_names_the_words_it_was_read_from(void **state)
         "         P previous  N next  O own  F first  D delimiter  S same word  B broad\n"
         "         · mixed; capital: half the weight or more, small: .30 or more\n"
         "\n"
-        "Heads worth a look\n"
-        "pooling 1.1  sharpest    entropy .58; \"positive\" reads \"good\" .80\n"
-        "\n"
         "next: attn look TEXT --at positive  one word, every head    -o look.html  a "
         "page\n";
     attn_record *record = hand_label("a good film", "positive");

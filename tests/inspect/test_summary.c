@@ -278,6 +278,17 @@ static void far_links_leave_out_delimiters_the_first_row_and_neighbours(void **s
     attn_record_destroy(record);
 }
 
+static void of_one_head_there_is_no_finding(void **state)
+{
+    (void)state;
+    attn_record *record = hand_label("a good film", "positive");
+    hand_look(record, ATTN_PART_POOL, 0, 0, 0, 1, 0.8f);
+    attn_summary *summary = hand_summary(record);
+    assert_int_equal(summary->finding_count, 0);
+    attn_summary_destroy(summary);
+    attn_record_destroy(record);
+}
+
 static void without_a_far_link_of_weight_there_is_no_such_finding(void **state)
 {
     (void)state;
@@ -358,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_weight_that_prints_as_the_threshold_reaches_it),
         cmocka_unit_test(no_head_is_found_twice),
         cmocka_unit_test(far_links_leave_out_delimiters_the_first_row_and_neighbours),
+        cmocka_unit_test(of_one_head_there_is_no_finding),
         cmocka_unit_test(without_a_far_link_of_weight_there_is_no_such_finding),
         cmocka_unit_test(same_word_prefers_heads_within_a_text),
         cmocka_unit_test(one_word_and_an_empty_translation_are_measured),
