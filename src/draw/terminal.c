@@ -189,37 +189,61 @@ static void draw_findings(canvas *c)
     attn_buffer_put(&c->out, "\n");
 }
 
-/* The word that a look at one word starts with: the end of a far link, else the first
- * word without a clear source, else the first word, or the last of a text that goes on.
- */
-static const attn_record_word *word_to_ask(const canvas *c, int64_t *row)
+/* A word without a clear source: the first that is not to be expected, which the first
+ * word and punctuation are. */
+static int64_t unclear_to_ask(const canvas *c)
 {
     const attn_summary *summary = c->summary;
+    for (int64_t i = 0; i < summary->unclear_count; i++) {
+        const int64_t row = summary->unclear[i];
+        if (row > 0 && !attn_record_word_delimits(&c->record->written_words.list[row]))
+            return row;
+    }
+    return summary->unclear[0];
+}
+
+/* The word that a look at one word starts with: the end of a far link, else one without
+ * a clear source, else the first word, or the last of a text that goes on.  NULL where
+ * there is none, else its part. */
+static const attn_record_part *word_to_ask(const canvas *c, int64_t *row)
+{
+    const attn_summary *summary = c->summary;
+    const attn_record *record = c->record;
     for (int64_t i = 0; i < summary->finding_count; i++) {
         const attn_finding *finding = &summary->findings[i];
         if (finding->kind != ATTN_FINDING_FAR)
             continue;
         *row = finding->links[finding->link_count - 1].row;
-        return &c->record->parts[finding->part].rows->list[*row];
+        return &record->parts[finding->part];
     }
-    *row = 0;
-    if (summary->unclear_count > 0 &&
-        !c->record->written_words.list[summary->unclear[0]].special)
-        return &c->record->written_words.list[summary->unclear[0]];
-    const attn_record_words *const words =
-        c->record->part_count > 0 ? c->record->parts[0].rows : NULL;
-    if (words == NULL || words->length == 0)
+    if (summary->unclear_count > 0) {
+        *row = unclear_to_ask(c);
+        return &record->parts[summary->alignment_part];
+    }
+    if (record->part_count == 0 || record->parts[0].rows->length == 0)
         return NULL;
-    if (c->record->parts[0].causal) /* what comes next was read from the last word */
-        *row = words->length - 1;
-    return &words->list[*row];
+    /* What comes next was read from the last word. */
+    *row = record->parts[0].causal ? record->parts[0].rows->length - 1 : 0;
+    return &record->parts[0];
+}
+
+/* --at looks in the part first, for numbers and for texts that it has too. */
+static bool is_taken(const canvas *c, const attn_record_part *part,
+                     const attn_record_word *word, bool typed)
+{
+    const attn_record_part *const first = &c->record->parts[0];
+    bool taken = !typed;
+    for (int64_t i = 0; i < first->rows->length; i++)
+        taken = taken || strcmp(first->rows->list[i].text, word->text) == 0;
+    return part != first && taken;
 }
 
 /* As a shell takes it: in quotes where need be, as a number where quotes do not help. */
-static void put_argument(canvas *c, attn_buffer *out, const attn_record_word *word,
+static void put_argument(canvas *c, attn_buffer *out, const attn_record_part *part,
                          int64_t row)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    const attn_record_word *const word = &part->rows->list[row];
     const bool simple =
         word->occurrence == 0 && strspn(word->text, plain) == strlen(word->text);
     attn_buffer spelled = {0};
@@ -227,6 +251,9 @@ static void put_argument(canvas *c, attn_buffer *out, const attn_record_word *wo
     const bool typed = strcmp(attn_buffer_text(&spelled), word->text) == 0 &&
                        strchr(word->text, '\'') == NULL &&
                        attn_text_columns(word->text) <= (c->options->width < 80 ? 8 : 16);
+    if (is_taken(c, part, word, typed))
+        attn_buffer_print(out, "--part %s ", attn_part_name(part->part));
+    attn_buffer_put(out, "--at ");
     if (!typed)
         attn_buffer_print(out, "%lld", (long long)row + 1);
     else if (word->occurrence > 0)
@@ -237,18 +264,30 @@ static void put_argument(canvas *c, attn_buffer *out, const attn_record_word *wo
     attn_buffer_free(&spelled);
 }
 
+static void put_command(canvas *c, attn_buffer *out, const attn_record_part *part,
+                        int64_t row)
+{
+    attn_buffer_print(out, "attn look %s ",
+                      c->options->asked != NULL ? c->options->asked : "TEXT");
+    put_argument(c, out, part, row);
+}
+
 static void draw_next(canvas *c)
 {
     static const char about[] = "  one word, every head", file[] = "-o look.html  a page";
     int64_t row = 0, column = 6;
-    const attn_record_word *word = word_to_ask(c, &row);
+    const attn_record_part *part = word_to_ask(c, &row);
     canvas_put(c, STYLE_DIM, "next: ");
-    if (word != NULL) {
+    if (part != NULL) {
         attn_buffer command = {0};
-        attn_buffer_print(&command, "attn look %s --at ",
-                          c->options->asked != NULL ? c->options->asked : "TEXT");
-        put_argument(c, &command, word, row);
-        column += (int64_t)attn_text_columns(attn_buffer_text(&command));
+        put_command(c, &command, part, row);
+        int64_t wide = (int64_t)attn_text_columns(attn_buffer_text(&command));
+        if (column + wide > c->options->width && part != &c->record->parts[0]) {
+            attn_buffer_truncate(&command, 0); /* a word of the source is shorter said */
+            put_command(c, &command, &c->record->parts[0], 0);
+            wide = (int64_t)attn_text_columns(attn_buffer_text(&command));
+        }
+        column += wide;
         attn_buffer_put(&c->out, attn_buffer_text(&command));
         c->out.failed = c->out.failed || command.failed;
         attn_buffer_free(&command);

@@ -466,6 +466,27 @@ static void keys_that_do_not_fit_are_drawn_in_blocks(void **state)
     attn_record_destroy(record);
 }
 
+/* The second word is written as the source has it, the third has a quote. */
+static void the_word_to_ask_is_found_where_it_was_written(void **state)
+{
+    (void)state;
+    static const char *const proposed[] = {
+        "next: attn look TEXT --at oui  one",
+        "next: attn look TEXT --part cross --at Paris  ",
+        "next: attn look TEXT --part cross --at 3  "};
+    for (int64_t row = 0; row < 3; row++) {
+        attn_record *record = hand_record("yes Paris is", "oui Paris l'", 1, 1);
+        for (int64_t other = 0; other < 3; other++)
+            hand_look(record, ATTN_PART_CROSS, 0, 0, other, other,
+                      other == row ? 0.4f : 0.9f);
+        const attn_draw_options options = plain();
+        char *text = draw(record, &options);
+        assert_non_null(strstr(text, proposed[row]));
+        free(text);
+        attn_record_destroy(record);
+    }
+}
+
 static void a_long_text_shows_unclear_rows_and_a_count(void **state)
 {
     (void)state;
@@ -597,6 +618,7 @@ int main(void)
         cmocka_unit_test(no_text_commands_the_terminal),
         cmocka_unit_test(every_line_is_as_wide_as_wcwidth_says),
         cmocka_unit_test(keys_that_do_not_fit_are_drawn_in_blocks),
+        cmocka_unit_test(the_word_to_ask_is_found_where_it_was_written),
         cmocka_unit_test(a_long_text_shows_unclear_rows_and_a_count),
         cmocka_unit_test(a_long_text_without_alignment_shows_its_heaviest_rows),
         cmocka_unit_test(many_heads_are_drawn_closer_and_then_below),
