@@ -26,8 +26,7 @@ static inline void sum_back(float *behind, size_t heads, double *forgotten,
         for (size_t n = 0; n < count; n++) {
             const float gate = gates[n * ATTN_SPLIT_KEYS + (size_t)key];
             behind[(size_t)key * heads + n] = (float)sum[n];
-            sum[n] +=
-                (double)(gate < ATTN_LEAST_LOG_FORGET ? ATTN_LEAST_LOG_FORGET : gate);
+            sum[n] += attn_bounded_log_forget(gate);
         }
     for (size_t n = 0; n < count; n++)
         forgotten[n] = sum[n];

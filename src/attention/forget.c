@@ -43,9 +43,7 @@ void attn_forget_take_head(struct attn_walk *walk)
         walk->kernels->widen(of->high, &row);
     double sum = 0.0;
     for (int64_t key = 0; key < sequence->Lk; key++) {
-        const float log_forget = of->high[key];
-        sum += (double)(log_forget < ATTN_LEAST_LOG_FORGET ? ATTN_LEAST_LOG_FORGET
-                                                           : log_forget);
+        sum += attn_bounded_log_forget(of->high[key]);
         of->high[key] = (float)sum;
         of->low[key] = (float)(sum - (double)of->high[key]);
     }

@@ -11,8 +11,11 @@
 
 #include "attention/panel.h"
 
-/* e^−10000 is nothing, and sums of these stay finite. */
-#define ATTN_LEAST_LOG_FORGET (-10000.0f)
+/* A gate as it is summed: e^−10000 is nothing, and sums of these stay finite. */
+static inline double attn_bounded_log_forget(float log_forget)
+{
+    return (double)(log_forget < -10000.0f ? -10000.0f : log_forget);
+}
 
 /* Scratch of a walk; 0 without gates. */
 size_t attn_forget_floats(const struct attn_problem *problem);
