@@ -274,7 +274,7 @@ static void put_source(attn_buffer *buffer, const listing *list, int64_t row)
     }
     attn_buffer_put(buffer, " ");
     attn_put_weight(buffer, top->weight);
-    if (attn_hundredths(top->weight) >= list->summary->conventions.clear * 100 - 1e-6) {
+    if (attn_prints_as(top->weight, list->summary->conventions.clear)) {
         attn_buffer_put(buffer, " (next ");
         attn_put_weight(buffer, list->summary->second[row]);
         attn_buffer_put(buffer, ")");

@@ -28,9 +28,7 @@ int attn_hundredths(double value)
     return (int)lrint(value * 100);
 }
 
-/* Where the number stands beside the judgement: a picture never says that ".50" falls
- * short of ".50". */
-static bool prints_as(double value, double threshold)
+bool attn_prints_as(double value, double threshold)
 {
     return attn_hundredths(value) >= threshold * 100 - 1e-6;
 }
@@ -40,7 +38,7 @@ static bool is_weak(const attn_summary *summary, int64_t row)
 {
     const double top = summary->top[row].weight;
     const int lead = attn_hundredths(top) - attn_hundredths(summary->second[row]);
-    return !prints_as(top, summary->conventions.clear) ||
+    return !attn_prints_as(top, summary->conventions.clear) ||
            lead < summary->conventions.lead * 100 - 1e-6;
 }
 
@@ -148,7 +146,8 @@ static void choose_role(attn_head_summary *head, const attn_conventions *limits)
         head->even = even;
     }
     head->strong = head->role != ATTN_ROLE_MIXED && head->mass >= limits->strong;
-    if (!head->strong && head->entropy >= 0 && prints_as(head->entropy, limits->broad)) {
+    if (!head->strong && head->entropy >= 0 &&
+        attn_prints_as(head->entropy, limits->broad)) {
         head->role = ATTN_ROLE_BROAD;
         head->mass = head->entropy;
         head->even = 0;

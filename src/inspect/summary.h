@@ -141,6 +141,9 @@ const char *attn_finding_name(attn_finding_kind kind);
 
 /** A number as it is printed: hundredths, to nearest. */
 int attn_hundredths(double value);
+/** It reaches the threshold as it is printed: where the number stands beside the
+ * judgement, nothing says that ".50" falls short of ".50". */
+bool attn_prints_as(double value, double threshold);
 
 /** Is punctuation and nothing else, or special. */
 bool attn_record_word_delimits(const attn_record_word *word);

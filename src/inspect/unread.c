@@ -59,7 +59,7 @@ attn_status attn_find_unread(attn_summary *summary, const attn_record *record)
          first = end + 1) {
         end = first;
         while (end < part->keys->length && !part->keys->list[end].special &&
-               attn_hundredths(r.most[end]) < summary->conventions.unread * 100 - 1e-6)
+               !attn_prints_as(r.most[end], summary->conventions.unread))
             end++;
         keep_run(summary, part, &r, first, end);
     }
