@@ -96,7 +96,7 @@ static void print_limits(const struct bench *bench)
         const struct bench_team *const team = &bench->teams[t];
         printf("%s, %lld thread%s: %.1f GFLOP/s on registers",
                attn_context_isa(team->context.attention), (long long)team->threads,
-               team->threads == 1 ? "" : "s", team->limits[BENCH_OF_PEAK] * 1e-9);
+               attn_s(team->threads), team->limits[BENCH_OF_PEAK] * 1e-9);
         if (team->limits[BENCH_OF_READ] > 0.0)
             printf(", %.1f GB/s read from memory", team->limits[BENCH_OF_READ] * 1e-9);
         if (team->limits[BENCH_OF_TANH] > 0.0)

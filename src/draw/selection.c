@@ -48,7 +48,7 @@ attn_status attn_draw_select(const attn_record *record, const attn_draw_options 
     if (options->layer >= p->layers || options->head >= p->heads)
         return attn_error_set(error, ATTN_EINVAL,
                               "no %s: the %s has %lld layer%s of %lld head%s", wanted,
-                              name, (long long)p->layers, p->layers == 1 ? "" : "s",
-                              (long long)p->heads, p->heads == 1 ? "" : "s");
+                              name, (long long)p->layers, attn_s(p->layers),
+                              (long long)p->heads, attn_s(p->heads));
     return ATTN_OK;
 }

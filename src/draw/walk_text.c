@@ -114,7 +114,7 @@ static void print_walk(FILE *out, const attn_walk *walk)
     else
         snprintf(scores, sizeof scores, "Q Kᵀ × %g", walk->scale);
     fprintf(out, "Attention by hand: %" PRId64 " token%s, head size %" PRId64 "\n",
-            walk->tokens, walk->tokens == 1 ? "" : "s", D);
+            walk->tokens, attn_s(walk->tokens), D);
     fputs("\n1. Each token is a vector: a row of X.\n", out);
     print_matrix(out, walk, &(struct step){ATTN_WALK_INPUT, "X", 2});
     fputs("\n2. Three projections are learned, and are the same for every token.\n", out);
