@@ -44,7 +44,8 @@ attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *f
                                        int64_t vocabulary, attn_error *error)
 {
     char path[ATTN_FOLDER_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    *tokenizer = NULL;
+    ATTN_TRY(attn_folder_path(path, folder, "tokenizer.json", error));
     ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
     const int64_t tokens = attn_tokenizer_size(*tokenizer);
     if (tokens == vocabulary || vocabulary < 0)
