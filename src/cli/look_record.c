@@ -29,8 +29,6 @@ static attn_status look_translator(const look_request *request, const char *fold
                                  .tokenizer = model.tokenizer,
                                  .context = context,
                                  .model = name,
-                                 .source_language = model.languages.source,
-                                 .target_language = model.languages.target,
                                  .translation = request->translation};
     attn_search_options_init(&asked.search);
     if (request->beams > 0)

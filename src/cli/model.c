@@ -9,7 +9,6 @@ attn_status cli_model_load(cli_model *model, const char *verb, const char *name,
     ATTN_TRY(cli_find_model(name, model->folder, sizeof model->folder, error));
     ATTN_TRY(attn_seq2seq_load(&model->seq2seq, model->folder, error));
     cli_note(verb, model->seq2seq.note);
-    ATTN_TRY(attn_folder_languages_load(&model->languages, model->folder, error));
     return attn_folder_tokenizer_load(&model->tokenizer, model->folder,
                                       model->seq2seq.vocabulary, error);
 }

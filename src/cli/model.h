@@ -10,7 +10,6 @@ typedef struct cli_model {
     char folder[4096];
     attn_seq2seq seq2seq; /* kind NULL: there is none yet */
     attn_tokenizer *tokenizer;
-    attn_languages languages;
 } cli_model;
 
 /* model is {0} before; verb says what there is to note.  ATTN_EFORMAT also where

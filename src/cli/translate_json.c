@@ -62,8 +62,6 @@ static attn_status find_alignment(const cli_model *model, attn_context *context,
         .tokenizer = model->tokenizer,
         .context = context,
         .model = "",
-        .source_language = "",
-        .target_language = "",
         .written = &line->translation,
     };
     attn_record *record;

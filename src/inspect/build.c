@@ -219,10 +219,11 @@ static attn_status name_record(builder *b)
     record->model = strdup(request->model);
     if (record->model == NULL)
         return no_memory(b);
+    const attn_languages *languages = request->translator->languages;
     snprintf(record->source_language, sizeof record->source_language, "%s",
-             request->source_language);
+             languages->source);
     snprintf(record->target_language, sizeof record->target_language, "%s",
-             request->target_language);
+             languages->target);
     return ATTN_OK;
 }
 

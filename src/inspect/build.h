@@ -11,8 +11,7 @@ typedef struct attn_record_request {
     const attn_seq2seq *translator; /* of whatever kind */
     const attn_tokenizer *tokenizer;
     attn_context *context;
-    const char *model;                             /* a name to show */
-    const char *source_language, *target_language; /* "en", "fr", or "" */
+    const char *model; /* a name to show */
     attn_search_options search;
     const char *translation;         /* to look at in place of a search, or NULL */
     const attn_translation *written; /* what a search found before, or NULL */

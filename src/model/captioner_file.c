@@ -115,6 +115,7 @@ attn_status attn_captioner_save(const attn_captioner *captioner, const char *fol
     ATTN_TRY(attn_folder_make(folder, "attn_captioner_save", dtype, error));
     ATTN_TRY(attn_config_file_write(config_json(&captioner->config, dtype), folder,
                                     "config.json", error));
-    ATTN_TRY(attn_tokenizer_config_write(folder, captioner->config.max_positions, error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, captioner->config.max_positions,
+                                         &(attn_languages){0}, error));
     return attn_tensor_file_write(&captioner->parameters, NULL, 0, folder, dtype, error);
 }

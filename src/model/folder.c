@@ -16,12 +16,14 @@ attn_status attn_folder_path(char *path, const char *folder, const char *name,
     return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long", folder);
 }
 
-static const char TOKENIZER_CONFIG[] = "tokenizer_config.json";
+static const char TOKENIZER_CONFIG[] = "tokenizer_config.json", SOURCE[] = "source_lang",
+                  TARGET[] = "target_lang";
 
 /* ---- Reading --------------------------------------------------------------------- */
 
 attn_status attn_folder_open(attn_folder *folder, const char *path, attn_error *error)
 {
+    folder->path = path;
     folder->tensors = (attn_tensor_file){.path = folder->tensors_path, .error = error};
     ATTN_TRY(attn_folder_path(folder->config_path, path, "config.json", error));
     ATTN_TRY(attn_folder_path(folder->tensors_path, path, "model.safetensors", error));
@@ -81,38 +83,29 @@ attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokenizer,
     return attn_tokenizer_save(tokenizer, path, error);
 }
 
+static bool put_language(json_t *document, const char *key, const char *language)
+{
+    return !*language || json_object_set_new(document, key, json_string(language)) == 0;
+}
+
 attn_status attn_tokenizer_config_write(const char *folder, int64_t max_positions,
+                                        const attn_languages *languages,
                                         attn_error *error)
 {
-    return attn_config_file_write(
+    json_t *document =
         json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:b}", "tokenizer_class",
                   "PreTrainedTokenizerFast", "bos_token", "<s>", "eos_token", "</s>",
                   "pad_token", "<pad>", "unk_token", "<unk>", "model_max_length",
-                  (json_int_t)max_positions, "clean_up_tokenization_spaces", 0),
-        folder, TOKENIZER_CONFIG, error);
+                  (json_int_t)max_positions, "clean_up_tokenization_spaces", 0);
+    if (!put_language(document, SOURCE, languages->source) ||
+        !put_language(document, TARGET, languages->target)) {
+        json_decref(document);
+        document = NULL;
+    }
+    return attn_config_file_write(document, folder, TOKENIZER_CONFIG, error);
 }
 
 /* ---- Languages ------------------------------------------------------------------- */
-
-static const char SOURCE[] = "source_lang", TARGET[] = "target_lang";
-
-attn_status attn_folder_languages_save(const attn_languages *languages,
-                                       const char *folder, attn_error *error)
-{
-    char path[ATTN_FOLDER_PATH_BYTES];
-    attn_config_file file;
-    ATTN_TRY(attn_folder_path(path, folder, TOKENIZER_CONFIG, error));
-    ATTN_TRY(attn_config_file_open(&file, path, error));
-    attn_status status = ATTN_OK;
-    if (json_object_set_new(file.root, SOURCE, json_string(languages->source)) != 0 ||
-        json_object_set_new(file.root, TARGET, json_string(languages->target)) != 0)
-        status = attn_error_set(error, ATTN_ENOMEM, "%s: out of memory", path);
-    if (status == ATTN_OK)
-        status = attn_config_file_write(json_incref(file.root), folder, TOKENIZER_CONFIG,
-                                        error);
-    attn_config_file_close(&file);
-    return status;
-}
 
 /* Longer names are none that could be shown. */
 static void read_language(const json_t *root, const char *key, char *language)

@@ -4,6 +4,7 @@
 #define ATTN_MODEL_FOLDER_H
 
 #include "model/config_file.h"
+#include "model/languages.h"
 #include "model/tensor_file.h"
 #include "text/tokenizer.h"
 
@@ -12,6 +13,7 @@ enum { ATTN_FOLDER_PATH_BYTES = 4096 };
 /* Points into itself: not to be copied. */
 typedef struct attn_folder {
     char config_path[ATTN_FOLDER_PATH_BYTES], tensors_path[ATTN_FOLDER_PATH_BYTES];
+    const char *path; /* the caller's */
     attn_config_file config;
     attn_tensor_file tensors; /* once attn_folder_open_tensors was called */
 } attn_folder;
@@ -32,10 +34,16 @@ ATTN_CHECKED attn_status attn_folder_path(char *path, const char *folder,
  * ATTN_EINVAL, in the name of the function that saves), and the folder is there. */
 ATTN_CHECKED attn_status attn_folder_make(const char *folder, const char *saver,
                                           int dtype, attn_error *error);
-/* tokenizer_config.json, with which `transformers` opens the tokenizer.json beside it. */
+/* tokenizer_config.json, with which `transformers` opens the tokenizer.json beside it; of
+ * languages ("source_lang" and "target_lang", as it names them) those that are not "". */
 ATTN_CHECKED attn_status attn_tokenizer_config_write(const char *folder,
                                                      int64_t max_positions,
+                                                     const attn_languages *languages,
                                                      attn_error *error);
+/* "" where there is no tokenizer_config.json, or it does not say. */
+ATTN_CHECKED attn_status attn_folder_languages_load(attn_languages *languages,
+                                                    const char *folder,
+                                                    attn_error *error);
 /* FOLDER/tokenizer.json; ATTN_EFORMAT where it has not as many tokens as the model
  * (vocabulary below 0: however many). */
 ATTN_CHECKED attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer,
@@ -43,20 +51,6 @@ ATTN_CHECKED attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer,
                                                     int64_t vocabulary,
                                                     attn_error *error);
 ATTN_CHECKED attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokenizer,
-                                                    const char *folder,
-                                                    attn_error *error);
-
-/* The languages of a translator, to be shown: "source_lang" and "target_lang" of
- * tokenizer_config.json, as `transformers` names them.  To be saved after the model,
- * whose saving writes that file; to be read as "" where it does not say. */
-enum { ATTN_LANGUAGE_BYTES = 16 };
-typedef struct attn_languages {
-    char source[ATTN_LANGUAGE_BYTES], target[ATTN_LANGUAGE_BYTES];
-} attn_languages;
-ATTN_CHECKED attn_status attn_folder_languages_save(const attn_languages *languages,
-                                                    const char *folder,
-                                                    attn_error *error);
-ATTN_CHECKED attn_status attn_folder_languages_load(attn_languages *languages,
                                                     const char *folder,
                                                     attn_error *error);
 

@@ -228,6 +228,7 @@ attn_status attn_language_save(const attn_language *language, const char *folder
     if (is_llama)
         ATTN_TRY(attn_config_file_write(generation_json(config), folder,
                                         "generation_config.json", error));
-    ATTN_TRY(attn_tokenizer_config_write(folder, config->max_positions, error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, config->max_positions,
+                                         &(attn_languages){0}, error));
     return attn_tensor_file_write(&language->parameters, NULL, 0, folder, dtype, error);
 }

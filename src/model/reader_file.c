@@ -224,6 +224,7 @@ attn_status attn_reader_save(const attn_reader *reader, const char *folder, int 
     ATTN_TRY(attn_folder_make(folder, "attn_reader_save", dtype, error));
     ATTN_TRY(attn_config_file_write(model_config(reader, dtype), folder, "config.json",
                                     error));
-    ATTN_TRY(attn_tokenizer_config_write(folder, reader->config.max_positions, error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, reader->config.max_positions,
+                                         &(attn_languages){0}, error));
     return attn_tensor_file_write(&reader->parameters, NULL, 0, folder, dtype, error);
 }

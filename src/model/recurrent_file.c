@@ -65,6 +65,7 @@ static attn_status load(attn_recurrent_translator **translator, attn_folder *fol
     attn_recurrent_translator *loaded;
     char note[sizeof(*translator)->note] = "";
     ATTN_TRY(read_config(&folder->config, &config));
+    ATTN_TRY(attn_folder_languages_load(&config.languages, folder->path, file->error));
     ATTN_TRY(attn_folder_open_tensors(folder));
     const attn_parameter embedding = {.name = "embedding.weight",
                                       .rank = 2,
@@ -102,7 +103,7 @@ attn_status attn_recurrent_translator_save(const attn_recurrent_translator *tran
     ATTN_TRY(attn_folder_make(folder, "attn_recurrent_translator_save", dtype, error));
     ATTN_TRY(attn_config_file_write(config_json(&translator->config, dtype), folder,
                                     "config.json", error));
-    ATTN_TRY(
-        attn_tokenizer_config_write(folder, translator->config.max_positions, error));
+    ATTN_TRY(attn_tokenizer_config_write(folder, translator->config.max_positions,
+                                         &translator->config.languages, error));
     return attn_tensor_file_write(&translator->parameters, NULL, 0, folder, dtype, error);
 }

@@ -230,6 +230,7 @@ attn_seq2seq attn_recurrent_translator_seq2seq(attn_recurrent_translator *transl
         .vocabulary = config->vocabulary,
         .max_positions = config->max_positions,
         .attention = {[ATTN_PART_CROSS] = {attentions, attentions}},
+        .languages = &config->languages,
         .note = translator->note,
     };
 }

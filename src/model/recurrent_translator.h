@@ -25,6 +25,7 @@ typedef struct attn_recurrent_translator_config {
     int64_t max_positions;   /* longest source or target in tokens, </s> included */
     float dropout; /* of embeddings, between layers, and of what the projection reads */
     bool untied;   /* the vocabulary projection is output.weight and not the embedding */
+    attn_languages languages;
 } attn_recurrent_translator_config;
 
 typedef struct attn_recurrent_translator attn_recurrent_translator;

@@ -7,6 +7,7 @@
 #ifndef ATTN_MODEL_SEQ2SEQ_H
 #define ATTN_MODEL_SEQ2SEQ_H
 
+#include "model/languages.h"
 #include "model/search.h"
 #include "nn/layers.h"
 
@@ -51,6 +52,7 @@ typedef struct attn_seq2seq {
     struct {
         int64_t layers, heads; /* 0 where the model has no such attention */
     } attention[ATTN_PART_CROSS + 1];
+    const attn_languages *languages;
     const char *note; /* what loading found worth saying, or "" */
 } attn_seq2seq;
 

@@ -303,6 +303,7 @@ attn_seq2seq attn_translator_seq2seq(attn_translator *translator)
         .attention = {[ATTN_PART_ENCODER] = {config->encoder_layers, config->heads},
                       [ATTN_PART_DECODER] = {config->decoder_layers, config->heads},
                       [ATTN_PART_CROSS] = {config->decoder_layers, config->heads}},
+        .languages = &config->languages,
         .note = translator->note,
     };
 }

@@ -21,6 +21,7 @@ typedef struct attn_translator_config {
     bool normalise_first;   /* sub-layers are x + f(norm(x)), and not norm(x + f(x)) */
     bool learned_positions; /* and not sinusoids; normalising last only, as the other
                              * layout has no place for them in the file */
+    attn_languages languages;
 } attn_translator_config;
 
 typedef struct attn_translator attn_translator;

@@ -185,5 +185,6 @@ attn_status attn_translator_config_write(const attn_translator_config *config,
                                     error));
     ATTN_TRY(attn_config_file_write(generation_config(config), folder,
                                     "generation_config.json", error));
-    return attn_tokenizer_config_write(folder, config->max_positions, error);
+    return attn_tokenizer_config_write(folder, config->max_positions, &config->languages,
+                                       error);
 }

@@ -65,6 +65,7 @@ static attn_status load(attn_translator **translator, attn_folder *folder)
     attn_translator *loaded;
     char note[sizeof(*translator)->note] = "";
     ATTN_TRY(attn_translator_config_read(&config, &folder->config));
+    ATTN_TRY(attn_folder_languages_load(&config.languages, folder->path, file->error));
     ATTN_TRY(attn_folder_open_tensors(folder));
     ATTN_TRY(settle_output(file, &config, note, sizeof note));
     config.learned_positions = !config.normalise_first && has_positions(file->tensors);

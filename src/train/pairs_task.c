@@ -143,9 +143,7 @@ attn_status attn_pairs_task_save(const attn_task *task, const char *folder,
                                  attn_error *error)
 {
     const attn_seq2seq *const model = &((const attn_pairs_state *)task->state)->model;
-    const attn_pairs_settings *const settings = task->recipe->settings;
-    ATTN_TRY(model->kind->save(model->model, folder, ATTN_DTYPE_BF16, error));
-    return attn_folder_languages_save(&settings->languages, folder, error);
+    return model->kind->save(model->model, folder, ATTN_DTYPE_BF16, error);
 }
 
 /* ---- Scores ---------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 #ifndef ATTN_TRAIN_PAIRS_TASK_H
 #define ATTN_TRAIN_PAIRS_TASK_H
 
-#include "model/folder.h"
 #include "model/seq2seq.h"
 #include "text/corpus.h"
 #include "text/tokenizer.h"
@@ -13,7 +12,6 @@
 
 /** Keys under "data", at the start of a kind's settings. */
 typedef struct attn_pairs_settings {
-    attn_languages languages;
     bool swap;       /* in the files the target stands first; optional, false */
     bool lower_case; /* optional, false */
     int bleu;        /* optional: attn_bleu_words; −1: as the references are written */

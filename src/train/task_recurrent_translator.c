@@ -21,9 +21,9 @@ static const char *const ATTENTIONS[] = {"none",    "additive",   "dot",
 #define AT(member) offsetof(struct settings, member)
 
 static const attn_recipe_field FIELDS[] = {
-    {"data", "source_language", ATTN_FIELD_TEXT, AT(pairs.languages.source), 1,
+    {"data", "source_language", ATTN_FIELD_TEXT, AT(model.languages.source), 1,
      ATTN_LANGUAGE_BYTES, NULL, ATTN_REQUIRED},
-    {"data", "target_language", ATTN_FIELD_TEXT, AT(pairs.languages.target), 1,
+    {"data", "target_language", ATTN_FIELD_TEXT, AT(model.languages.target), 1,
      ATTN_LANGUAGE_BYTES, NULL, ATTN_REQUIRED},
     {"data", "swap", ATTN_FIELD_FLAG, AT(pairs.swap), 0, 0, NULL, 0},
     {"data", "lower_case", ATTN_FIELD_FLAG, AT(pairs.lower_case), 0, 0, NULL, 0},

@@ -31,6 +31,7 @@ static inline attn_status make_translator(const char *name, const char *const *t
         .inner = 32,
         .max_positions = POSITIONS,
         .normalise_first = true,
+        .languages = {"en", "fr"},
     };
     snprintf(path, sizeof path, "%s/tokenizer.json", name);
     attn_status status = attn_tokenizer_save(tokenizer, in_folder(path), error);
@@ -39,9 +40,7 @@ static inline attn_status make_translator(const char *name, const char *const *t
     ATTN_TRY(attn_translator_create(&translator, &config, 7, error));
     status = attn_translator_save(translator, in_folder(name), ATTN_DTYPE_F32, error);
     attn_translator_destroy(translator);
-    ATTN_TRY(status);
-    return attn_folder_languages_save(&(attn_languages){"en", "fr"}, in_folder(name),
-                                      error);
+    return status;
 }
 
 #endif

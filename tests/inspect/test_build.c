@@ -46,7 +46,8 @@ static int make_model(void **state)
                                            .inner = 64,
                                            .max_positions = POSITIONS,
                                            .activation = ATTN_RELU,
-                                           .normalise_first = true};
+                                           .normalise_first = true,
+                                           .languages = {"en", "fr"}};
     if (attn_translator_create(&model.translator, &config, 5, &error) != ATTN_OK) {
         print_error("%s\n", error.message);
         return -1;
@@ -71,8 +72,6 @@ static attn_record_request request(const char *translation)
                                   .tokenizer = model.tokenizer,
                                   .context = model.context,
                                   .model = "small-en-fr",
-                                  .source_language = "en",
-                                  .target_language = "fr",
                                   .translation = translation};
     attn_search_options_init(&wanted.search);
     wanted.search.max_length = 12;

@@ -54,6 +54,9 @@ static void fp32_comes_back_to_the_bit(void **state)
         char folder[512];
         attn_recurrent_translator_config config = small_recurrent_config(number);
         config.untied = number % 3 == 0;
+        config.languages = (attn_languages){.source = "en"};
+        if (number > 0)
+            strcpy(config.languages.target, "fr");
         folder_make(folder, sizeof folder);
         attn_recurrent_translator *const saved = small_recurrent_like(&config, 7);
         save(saved, folder, ATTN_DTYPE_F32);
@@ -79,6 +82,8 @@ static void fp32_comes_back_to_the_bit(void **state)
         assert_int_equal(read->max_positions, config.max_positions);
         assert_true(read->dropout == config.dropout);
         assert_int_equal(read->untied, config.untied);
+        assert_string_equal(read->languages.source, "en");
+        assert_string_equal(read->languages.target, config.languages.target);
         assert_int_equal(loaded.attention[ATTN_PART_CROSS].layers,
                          config.attention != ATTN_CROSS_NONE);
         loaded.kind->destroy(loaded.model);

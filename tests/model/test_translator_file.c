@@ -175,7 +175,7 @@ static void saving_twice_gives_the_same_bytes(void **state)
     attn_translator_destroy(loaded);
 }
 
-static void other_sizes_and_dropouts_come_back(void **state)
+static void other_sizes_dropouts_and_languages_come_back(void **state)
 {
     const struct fixture *const fixture = *state;
     const attn_translator_config config = {
@@ -191,6 +191,7 @@ static void other_sizes_and_dropouts_come_back(void **state)
         .attention_dropout = 0.123456789f,
         .activation_dropout = 1e-7f,
         .normalise_first = true,
+        .languages = {"en", "fr"},
     };
     attn_error error;
     attn_translator *const saved = small_translator_like(&config, 3);
@@ -207,6 +208,8 @@ static void other_sizes_and_dropouts_come_back(void **state)
     assert_true(got->dropout == config.dropout);
     assert_true(got->attention_dropout == config.attention_dropout);
     assert_true(got->activation_dropout == config.activation_dropout);
+    assert_string_equal(got->languages.source, "en");
+    assert_string_equal(got->languages.target, "fr");
     attn_translator_destroy(loaded);
     attn_translator_destroy(saved);
 }
@@ -415,7 +418,7 @@ int main(void)
         TEST(fp32_comes_back_to_the_bit),
         TEST(bf16_comes_back_rounded_to_nearest_even),
         TEST(saving_twice_gives_the_same_bytes),
-        TEST(other_sizes_and_dropouts_come_back),
+        TEST(other_sizes_dropouts_and_languages_come_back),
         TEST(what_normalises_last_comes_back_to_the_bit),
         TEST(learned_positions_of_one_side_alone_are_named),
         TEST(tied_without_a_head_uses_the_embedding),
