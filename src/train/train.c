@@ -290,8 +290,9 @@ static attn_status run(struct attn_training *training, attn_train_end *end,
                           training->position.best_loss);
     if (validated != *done)
         ATTN_TRY(validate(training, error));
-    ATTN_TRY(keep_last(training, error));
-    ATTN_TRY(attn_training_export(training, error));
+    /* A training that had ended may have lost the model's files since. */
+    ATTN_TRY(training->kept == *done ? attn_training_export(training, error)
+                                     : keep_last(training, error));
     return attn_training_score(training, error);
 }
 
