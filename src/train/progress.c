@@ -6,7 +6,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 static const double LINE_SECONDS = 10.0;
 
@@ -29,11 +31,11 @@ attn_status attn_progress_start(attn_progress *progress, FILE *talk, const char 
     progress->last = progress->started;
     if (!folder)
         return ATTN_OK;
-    char path[1100];
-    snprintf(path, sizeof path, "%s/log.jsonl", folder);
-    progress->log = fopen(path, "a");
+    snprintf(progress->path, sizeof progress->path, "%s/log.jsonl", folder);
+    progress->log = fopen(progress->path, "a");
     if (!progress->log)
-        return attn_error_set(error, ATTN_EIO, "%s: %s", path, strerror(errno));
+        return attn_error_set(error, ATTN_EIO, "%s: %s", progress->path, strerror(errno));
+    setvbuf(progress->log, NULL, _IONBF, 0);
     return ATTN_OK;
 }
 
@@ -56,6 +58,28 @@ void attn_progress_say(attn_progress *progress, const char *format, ...)
     fflush(progress->talk);
 }
 
+/* What was written of a line that failed is taken back: a run that goes on would add its
+ * first line to it. */
+__attribute__((format(printf, 3, 4))) static attn_status
+log_line(attn_progress *progress, attn_error *error, const char *format, ...)
+{
+    if (!progress->log)
+        return ATTN_OK;
+    struct stat before = {0};
+    const int file = fileno(progress->log);
+    const bool is_file = fstat(file, &before) == 0 && S_ISREG(before.st_mode);
+    va_list arguments;
+    va_start(arguments, format);
+    const int written = vfprintf(progress->log, format, arguments);
+    const int fault = errno;
+    va_end(arguments);
+    if (written >= 0)
+        return ATTN_OK;
+    const bool stays = is_file && ftruncate(file, before.st_size) != 0;
+    return attn_error_set(error, ATTN_EIO, "cannot write %s: %s%s", progress->path,
+                          strerror(fault), stays ? "; its last line stays cut" : "");
+}
+
 /* 1:02:03 */
 static void spell_time(char *out, size_t size, double seconds)
 {
@@ -64,8 +88,8 @@ static void spell_time(char *out, size_t size, double seconds)
              whole / 60 % 60, whole % 60);
 }
 
-static void say_step(attn_progress *progress, const attn_position *position, double rate,
-                     double speed, double left)
+static attn_status say_step(attn_progress *progress, const attn_position *position,
+                            double rate, double speed, double left, attn_error *error)
 {
     const attn_batch_loss *const since = &progress->since;
     const double smoothed = since->smoothed / (double)since->targets;
@@ -84,20 +108,19 @@ static void say_step(attn_progress *progress, const attn_position *position, dou
                       "%.3f)%s  rate %.2e  norm %.2f  %5.0f tok/s  left %s",
                       position->step, progress->total_steps, epoch, smoothed, plain,
                       accuracy, rate, progress->norm, speed, time_left);
-    if (progress->log) {
-        fprintf(progress->log,
-                "{\"step\": %" PRId64
-                ", \"epoch\": %.4f, \"loss\": %.5f, \"plain_loss\": "
-                "%.5f%s, \"learning_rate\": %.6e, \"norm\": %.4f, \"tokens_per_second\": "
-                "%.1f, \"target_tokens\": %" PRId64 ", \"seconds\": %.1f}\n",
-                position->step, epoch, smoothed, plain, log_accuracy, rate,
-                progress->norm, speed, position->target_tokens, position->seconds);
-        fflush(progress->log);
-    }
+    return log_line(progress, error,
+                    "{\"step\": %" PRId64
+                    ", \"epoch\": %.4f, \"loss\": %.5f, \"plain_loss\": "
+                    "%.5f%s, \"learning_rate\": %.6e, \"norm\": %.4f, "
+                    "\"tokens_per_second\": %.1f, \"target_tokens\": %" PRId64
+                    ", \"seconds\": %.1f}\n",
+                    position->step, epoch, smoothed, plain, log_accuracy, rate,
+                    progress->norm, speed, position->target_tokens, position->seconds);
 }
 
-void attn_progress_step(attn_progress *progress, const attn_position *position,
-                        const attn_batch_loss *loss, double norm, double rate)
+attn_status attn_progress_step(attn_progress *progress, const attn_position *position,
+                               const attn_batch_loss *loss, double norm, double rate,
+                               attn_error *error)
 {
     const double now = attn_seconds();
     attn_batch_loss_add(&progress->since, loss);
@@ -105,15 +128,17 @@ void attn_progress_step(attn_progress *progress, const attn_position *position,
     progress->norm = norm;
     const double passed = now - progress->last;
     if (passed < LINE_SECONDS && position->step < progress->total_steps)
-        return;
+        return ATTN_OK;
     const double speed = (double)progress->since.tokens / passed;
     const double steps_left = (double)(progress->total_steps - position->step);
     const double step_targets = (double)position->target_tokens / (double)position->step;
     const double run_speed =
         (double)progress->run_targets / (now - progress->started - progress->idle);
-    say_step(progress, position, rate, speed, steps_left * step_targets / run_speed);
+    const attn_status status = say_step(progress, position, rate, speed,
+                                        steps_left * step_targets / run_speed, error);
     progress->since = (attn_batch_loss){0};
     progress->last = now;
+    return status;
 }
 
 /* A perplexity of three hundred digits tells no more than four of them. */
@@ -122,8 +147,8 @@ static void spell_perplexity(char *out, size_t size, double loss)
     snprintf(out, size, loss < 14.0 ? "%.2f" : "%.3g", exp(loss));
 }
 
-void attn_progress_valid(attn_progress *progress, const attn_position *position,
-                         const attn_valid_scores *scores)
+attn_status attn_progress_valid(attn_progress *progress, const attn_position *position,
+                                const attn_valid_scores *scores, attn_error *error)
 {
     const attn_lowest_head *const head = &scores->lowest;
     char perplexity[24], average[80] = "", accuracy[40] = "", lowest[80] = "";
@@ -154,11 +179,9 @@ void attn_progress_valid(attn_progress *progress, const attn_position *position,
     attn_progress_say(
         progress, "step %5" PRId64 "  valid loss %.4f (perplexity %s)%s%s%s",
         position->step, scores->loss, perplexity, average, accuracy, lowest);
-    if (progress->log) {
-        fprintf(progress->log, "{\"step\": %" PRId64 ", \"valid_loss\": %.5f%s%s%s}\n",
-                position->step, scores->loss, log_average, log_accuracy, log_lowest);
-        fflush(progress->log);
-    }
+    return log_line(progress, error,
+                    "{\"step\": %" PRId64 ", \"valid_loss\": %.5f%s%s%s}\n",
+                    position->step, scores->loss, log_average, log_accuracy, log_lowest);
 }
 
 void attn_progress_pause(attn_progress *progress, double seconds)

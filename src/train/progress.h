@@ -7,9 +7,12 @@
 #include "train/heads.h"
 #include <stdio.h>
 
+enum { ATTN_PROGRESS_BYTES = 1100 };
+
 typedef struct attn_progress {
-    FILE *talk; /* NULL: silent */
-    FILE *log;  /* NULL: none */
+    FILE *talk;                     /* NULL: silent */
+    FILE *log;                      /* NULL: none */
+    char path[ATTN_PROGRESS_BYTES]; /* of the log */
     int64_t total_steps;
     int64_t batches;       /* in an epoch */
     double started;        /* of this run, by attn_seconds */
@@ -41,11 +44,17 @@ void attn_progress_end(attn_progress *progress);
 __attribute__((format(printf, 2, 3))) void attn_progress_say(attn_progress *progress,
                                                              const char *format, ...);
 
-/** A step was done; says so when ten seconds have passed or it is the last. */
-void attn_progress_step(attn_progress *progress, const attn_position *position,
-                        const attn_batch_loss *loss, double norm, double rate);
-void attn_progress_valid(attn_progress *progress, const attn_position *position,
-                         const attn_valid_scores *scores);
+/** A step was done; says so when ten seconds have passed or it is the last.
+ * @return ATTN_OK, or ATTN_EIO: the log has no room for its line, and none of it. */
+ATTN_CHECKED attn_status attn_progress_step(attn_progress *progress,
+                                            const attn_position *position,
+                                            const attn_batch_loss *loss, double norm,
+                                            double rate, attn_error *error);
+/** Likewise. */
+ATTN_CHECKED attn_status attn_progress_valid(attn_progress *progress,
+                                             const attn_position *position,
+                                             const attn_valid_scores *scores,
+                                             attn_error *error);
 /** Time that is not to be counted as training. */
 void attn_progress_pause(attn_progress *progress, double seconds);
 

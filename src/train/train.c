@@ -104,6 +104,27 @@ static attn_status keep(struct attn_training *training, attn_error *error)
     return ATTN_OK;
 }
 
+/* The last checkpoint, of weights whose loss may not be known. */
+static attn_status keep_last(struct attn_training *training, attn_error *error)
+{
+    const attn_parameters *const parameters = training->task.parameters;
+    if (training->kept == training->position.step)
+        return ATTN_OK;
+    if (find_infinite(parameters, parameters->values))
+        return refuse(training, training->position.step, "its weights are not finite",
+                      NULL, error);
+    return keep(training, error);
+}
+
+/* What could not be logged ends a training between two steps, from where it can go on. */
+static attn_status keep_unlogged(struct attn_training *training, attn_status status,
+                                 const attn_error *fault, attn_error *error)
+{
+    ATTN_TRY(keep_last(training, error));
+    return attn_error_set(error, status, "%s; the training is kept after step %lld",
+                          fault->message, (long long)training->position.step);
+}
+
 /* A checkpoint is written when the loss and the gradient of its weights are known to be
  * finite, so that the one on the disk can always be gone on from. */
 static bool must_keep(const struct attn_training *training)
@@ -148,8 +169,10 @@ static attn_status step(struct attn_training *training, attn_error *error)
     at->batch++;
     at->target_tokens += loss.targets;
     at->seconds = training->seconds_before + attn_seconds() - training->progress.started;
-    attn_progress_step(&training->progress, at, &loss, norm, rate);
-    return ATTN_OK;
+    attn_error fault;
+    const attn_status logged =
+        attn_progress_step(&training->progress, at, &loss, norm, rate, &fault);
+    return logged == ATTN_OK ? ATTN_OK : keep_unlogged(training, logged, &fault, error);
 }
 
 static attn_status measure(struct attn_training *training, double *loss,
@@ -218,21 +241,11 @@ static attn_status validate(struct attn_training *training, attn_error *error)
     attn_training_exchange_average(training);
     if (status != ATTN_OK)
         return status;
-    attn_progress_valid(&training->progress, &training->position, scores);
+    attn_error fault;
+    status =
+        attn_progress_valid(&training->progress, &training->position, scores, &fault);
     attn_progress_pause(&training->progress, attn_seconds() - start);
-    return ATTN_OK;
-}
-
-/* The last checkpoint, of weights whose loss may not be known. */
-static attn_status keep_last(struct attn_training *training, attn_error *error)
-{
-    const attn_parameters *const parameters = training->task.parameters;
-    if (training->kept == training->position.step)
-        return ATTN_OK;
-    if (find_infinite(parameters, parameters->values))
-        return refuse(training, training->position.step, "its weights are not finite",
-                      NULL, error);
-    return keep(training, error);
+    return status == ATTN_OK ? ATTN_OK : keep_unlogged(training, status, &fault, error);
 }
 
 static bool is_past_patience(const struct attn_training *training)

@@ -32,7 +32,8 @@ typedef enum attn_train_end {
  * Killed at any moment and started again, it gives the bits of an unbroken run.
  * @return ATTN_OK and *end; or ATTN_ENOTFINITE (a loss, named with its step and tensor),
  *         ATTN_EINVAL (a checkpoint of another recipe), ATTN_ENOMEM, ATTN_EIO,
- *         ATTN_EFORMAT: the last whole checkpoint stays.
+ *         ATTN_EFORMAT: the last whole checkpoint stays.  A log.jsonl that cannot be
+ *         written is ATTN_EIO with a checkpoint of the last step.
  */
 ATTN_CHECKED attn_status attn_train(const attn_recipe *recipe,
                                     const attn_train_options *options,

@@ -1,6 +1,8 @@
 /* attn train, from data that come with the sources. */
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "tests/cli/command.h"
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const char *recipes(void)
 {
@@ -25,6 +27,24 @@ static void the_tiny_recipe_learns_to_translate_what_it_has_not_seen(void **stat
     run_free(&result);
     expect_run("translate --model tiny-en-fr", "Where is the bread?\nThe car is small.\n",
                0, "Où est le pain ?\nLa voiture est petite.\n", "");
+}
+
+static void a_log_that_cannot_be_written_is_a_failure(void **state)
+{
+    (void)state;
+    if (access("/dev/full", W_OK) != 0) {
+        print_message("skipped: a_log_that_cannot_be_written_is_a_failure (no "
+                      "/dev/full)\n");
+        skip();
+    }
+    assert_int_equal(mkdir(in_folder("full"), 0700), 0);
+    assert_int_equal(symlink("/dev/full", in_folder("full/log.jsonl")), 0);
+    run_result result = train("tiny-en-fr.json", "--threads 2 --quiet --out full");
+    assert_int_equal(result.code, 1);
+    assert_string_equal(result.err,
+                        "attn train: cannot write full/log.jsonl: No space left on "
+                        "device; the training is kept after step 50\n");
+    run_free(&result);
 }
 
 static void put_pairs(void)
@@ -60,6 +80,7 @@ int main(int argc, char **argv)
     attn_command = argv[1];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tiny_recipe_learns_to_translate_what_it_has_not_seen),
+        cmocka_unit_test(a_log_that_cannot_be_written_is_a_failure),
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
