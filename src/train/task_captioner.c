@@ -187,12 +187,12 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
     const captioner_settings *const settings = task->recipe->settings;
     captioner_state *const state = task->state;
     const attn_captioner_config config = model_config(settings, 0);
+    ATTN_TRY(attn_digits_load(&state->digits, task->options->train, error));
     if (strcmp(task->options->train, task->options->valid) != 0)
-        return attn_error_set(error, ATTN_EINVAL,
+        return attn_error_set(error, ATTN_EFORMAT,
                               "train is %.200s and valid %.200s: expected one file of "
                               "digits, whose parts are told apart by their place",
                               task->options->train, task->options->valid);
-    ATTN_TRY(attn_digits_load(&state->digits, task->options->train, error));
     if (state->digits.images.extent[0] < 8)
         return attn_error_set(error, ATTN_EFORMAT, "%s: %lld digits, expected at least 8",
                               task->options->train,

@@ -56,6 +56,25 @@ static void put_pairs(void)
         ATTN_OK);
 }
 
+static void data_that_cannot_be_read_fail_in_the_same_way_for_every_kind(void **state)
+{
+    (void)state;
+    static const char *const kinds[] = {"captioner",        "translate-en-fr",
+                                        "tag-ewt-bilstm",   "polarity-lstm",
+                                        "masked-sentences", "language-sentences"};
+    put_pairs();
+    for (size_t n = 0; n < sizeof kinds / sizeof kinds[0]; n++) {
+        char recipe[64];
+        snprintf(recipe, sizeof recipe, "%s.json", kinds[n]);
+        run_result result = train(recipe, "--train no.images.idx --valid pairs.tsv "
+                                          "--test pairs.tsv --out none --quiet");
+        if (result.code != 1 ||
+            !strstr(result.err, "attn train: cannot open no.images.idx: "))
+            fail_msg("%s: %d, %s", kinds[n], result.code, result.err);
+        run_free(&result);
+    }
+}
+
 /* Its test is of other data, which need not be there; its vocabulary is too large. */
 static void a_recipe_with_data_of_ones_own_leaves_its_test_out(void **state)
 {
@@ -81,6 +100,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tiny_recipe_learns_to_translate_what_it_has_not_seen),
         cmocka_unit_test(a_log_that_cannot_be_written_is_a_failure),
+        cmocka_unit_test(data_that_cannot_be_read_fail_in_the_same_way_for_every_kind),
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
