@@ -241,7 +241,7 @@ static bool read_limit(const char *text, size_t length, attn_conventions *limits
     } table[] = {{"clear", &limits->clear, 1},   {"lead", &limits->lead, 1},
                  {"strong", &limits->strong, 1}, {"weak", &limits->weak, 1},
                  {"lift", &limits->lift, 100},   {"broad", &limits->broad, 1},
-                 {"faint", &limits->faint, 1}};
+                 {"faint", &limits->faint, 1},   {"unread", &limits->unread, 1}};
     const char *equals = memchr(text, '=', length);
     char number[24];
     if (equals == NULL)
@@ -274,7 +274,7 @@ attn_status look_read_limits(const char *text, attn_conventions *conventions,
             return attn_error_set(
                 error, ATTN_EINVAL,
                 "--limits has \"%.*s\"; expected clear, lead, strong, weak, "
-                "broad or faint = 0 to 1, or lift = 0 to 100",
+                "broad, faint or unread = 0 to 1, or lift = 0 to 100",
                 length < 40 ? (int)length : 40, text);
         text += length + (text[length] == ',');
     }

@@ -271,6 +271,10 @@ static void limits_are_printed_as_they_are_set(void **state)
     assert_contains(result.out, "(weight .60 or more, .10 ahead)");
     assert_contains(result.out, "capital: .70 of the weight or more, small: .20 or more");
     run_free(&result);
+    result = look(MODEL OWN "'the cat was hungry' --json --limits unread=.1,faint=0", "");
+    assert_contains(result.out, "\"faint\":0,");
+    assert_contains(result.out, "\"unread\":0.1,");
+    run_free(&result);
 }
 
 static void a_terminal_without_utf8_gets_ascii(void **state)
