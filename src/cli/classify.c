@@ -10,13 +10,14 @@ static const char help[] =
     "usage: attn classify MODEL [TEXT | FILE]... [options]\n"
     "\n"
     "For each text the most probable label and, after a tab, the probabilities, the\n"
-    "largest first.  A FILE (- is standard input, as without any) has a text a line; an\n"
-    "empty one has no label, and an empty line comes out.\n"
+    "largest first.  A FILE (- is standard input, as without any) has a text a line;\n"
+    "an empty one has no label, and an empty line comes out.\n"
     "A text longer than the model's positions is read in parts of about equal length,\n"
     "whose logits are averaged; --json says in how many.\n"
     "\n"
     "  --top K             at most K probabilities (default 5)\n"
-    "  --json              one object a text: text, label, probabilities, tokens, parts\n"
+    "  --json              one object a text: text, label, probabilities, tokens and\n"
+    "                      parts\n"
     "\n"
     "example: attn classify reviews 'A fine film, well played.'\n";
 
