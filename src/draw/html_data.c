@@ -155,6 +155,38 @@ static void put_picture(attn_buffer *out, const attn_record_picture *picture)
                       shade.blue);
 }
 
+static void put_weight(attn_buffer *out, double weight)
+{
+    attn_buffer_put(out, "\"");
+    attn_put_weight(out, weight);
+    attn_buffer_put(out, "\"");
+}
+
+/* Where rows are no tiles of several words: as the figures mark them. */
+static void put_verdict(attn_buffer *out, const attn_figure *figure, const sides *side)
+{
+    const attn_summary *const summary = figure->summary;
+    if (summary->alignment_part < 0 || side[summary->alignment_part].rows.tile > 1)
+        return;
+    attn_buffer_print(out, "\"verdict\":{\"part\":%lld,\"layer\":%lld,\"unclear\":[",
+                      (long long)summary->alignment_part,
+                      (long long)summary->alignment_layer);
+    for (int64_t i = 0; i < summary->unclear_count; i++)
+        attn_buffer_print(out, "%s%lld", i ? "," : "", (long long)summary->unclear[i]);
+    attn_buffer_put(out, "]");
+    if (figure->record->picture.grey != NULL) {
+        attn_buffer_put(out, ",\"clear\":");
+        put_weight(out, summary->conventions.clear);
+        attn_buffer_put(out, ",\"held\":[");
+        for (int64_t i = 0; i < side[summary->alignment_part].rows.length; i++) {
+            attn_buffer_put(out, i ? "," : "");
+            put_weight(out, summary->top[i].weight);
+        }
+        attn_buffer_put(out, "]");
+    }
+    attn_buffer_put(out, "},");
+}
+
 static attn_status put_all(attn_buffer *out, const attn_figure *figure, const sides *side,
                            attn_error *error)
 {
@@ -172,16 +204,14 @@ static attn_status put_all(attn_buffer *out, const attn_figure *figure, const si
             "a page with %lld weights would take %lld MB, expected at most %d MB: draw "
             "single heads as SVG, or save the record",
             (long long)at, (long long)(at / 375000), HTML_DATA_LIMIT_BYTES / 1000000);
-    const long clear = lround(figure->summary->conventions.clear * 10000);
-    const long lead = lround(figure->summary->conventions.lead * 10000);
     attn_buffer_print(
         out,
         "],\"start\":{\"scale\":%d,\"part\":%lld,\"layer\":%lld,\"head\":%lld,"
-        "\"row\":%lld},\"clear\":%ld.%04ld,\"lead\":%ld.%04ld,",
+        "\"row\":%lld},",
         (int)figure->scale, (long long)figure->part, (long long)figure->layer,
         (long long)figure->head,
-        (long long)(figure->row < 0 ? -1 : figure->row / figure->rows.tile),
-        clear / 10000, clear % 10000, lead / 10000, lead % 10000);
+        (long long)(figure->row < 0 ? -1 : figure->row / figure->rows.tile));
+    put_verdict(out, figure, side);
     if (record->picture.grey != NULL)
         put_picture(out, &record->picture);
     attn_buffer_put(out, "\"maps\":\"");

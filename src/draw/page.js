@@ -9,8 +9,9 @@
 //   start    scale, part, layer, head (-1: mean of the heads) and row (-1: none) of the first map
 //   picture  image and shade, of a record whose source is one; a part of which the keys are its
 //            places has across, how many there are in a line
-//   clear    the weight from which on a row reads one word (a mark is no word), where it leads
-//            the second by lead
+//   verdict  part and layer of the map, mean of the heads, that it speaks of; unclear, its rows
+//            that read no one word; of a picture held, the weight beside each row's word, and
+//            clear, from which on it is none of these
 'use strict';
 const $ = id => document.getElementById(id);
 const all = selector => [...document.querySelectorAll(selector)];
@@ -95,6 +96,11 @@ function visible(part, row) {
 }
 
 const view = () => over && 'part' in over ? over : state;
+// The verdict, where the map shown is the one that it speaks of.
+function verdict() {
+    const { part, layer, head } = view(), said = data.verdict;
+    return said && said.part === part && said.layer === layer && (head < 0 || data.parts[part].heads === 1) ? said : null;
+}
 const cursor = () => over && 'row' in over ? over : state;
 
 // ---- the map ----
@@ -117,7 +123,7 @@ function drawMap() {
     }
     drawCells(g, part, map, font);
     labels(g, part, map, font);
-    drawMarks(g, part, map);
+    drawMarks(g, part);
     return map;
 }
 
@@ -166,7 +172,7 @@ function everyHead(part, row, key, span) {
 function legend(part) {
     document.querySelector('[aria-label=scale]').hidden = part.across > 0;
     if (part.across) {
-        $('legend').replaceChildren(element('span', {}, 'The darker a place, the nearer its weight to the word’s largest. Beside a word: the weight on its top place and right around it; in amber less than ' + number(data.clear) + '.'));
+        $('legend').replaceChildren(element('span', {}, 'The darker a place, the nearer its weight to the word’s largest. Beside a word: the weight on its top place and right around it; in amber less than ' + data.verdict.clear + '.'));
         return;
     }
     const weightAt = [x => x, x => 10 ** (3 * x - 3), x => 2 ** (8 * x - 4) / 99][state.scale];

@@ -100,14 +100,10 @@ function drawCells(g, part, map, font) {
     });
 }
 
-function drawMarks(g, part, map) {
+function drawMarks(g, part) {
     const { x, y, size } = cells, { row, key } = cursor(), n = part.rows.length, m = part.keys.length;
     g.fillStyle = colour.amber;
-    if (part.letter === 'c' && !state.special) map.forEach((weights, i) => {
-        const top = weights.indexOf(Math.max(...weights)), hundredths = w => Math.round(100 * w);
-        const lead = hundredths(weights[top]) - hundredths(Math.max(0, ...weights.filter((_, j) => j !== top)));
-        const clear = hundredths(weights[top]) >= hundredths(data.clear) && lead >= hundredths(data.lead);
-        if (part.rowSpecial[i] || clear && !part.keySpecial[top]) return;
+    if (!state.special) verdict()?.unclear.forEach(i => {
         g.beginPath();
         g.arc(x + m * size + 6, y + i * size + size / 2, Math.min(2.5, size / 2), 0, 7);
         g.fill();
@@ -129,27 +125,20 @@ function measurePlaces(part, width) {
     return { across: part.across, size, wide, high, beside: Math.min(fit, 4), x: wide + GAP, y: high + HEADING + GAP };
 }
 
-// The weight on the top place and right around it, as the verdict has it.
-function around(part, weights) {
-    const top = weights.indexOf(Math.max(...weights)), n = part.across;
-    const near = key => Math.abs(key % n - top % n) < 2 && Math.abs((key / n | 0) - (top / n | 0)) < 2;
-    return weights.reduce((sum, w, key) => sum + (near(key) ? w : 0), 0);
-}
-
 function drawPlaces(g, part, map, font) {
     const { size, wide, high, beside, x, y } = cells, { row, key } = cursor(), n = part.across;
+    const said = verdict();
     image ||= Object.assign(new Image(), { onload: () => draw(), src: data.picture.image });
     g.textBaseline = 'alphabetic';
     map.forEach((weights, i) => {
         const left = i % beside * x, top = (i / beside | 0) * y + HEADING, most = Math.max(...weights);
-        const held = most < 0 ? '' : number(around(part, weights));
         font(true, 13);
         g.fillStyle = i === row ? colour.amber : colour.ink;
         g.fillText(fitted(g, part.rows[i], wide - 34), left, top - 7);
         font(false, 12);
         g.textAlign = 'right';
-        g.fillStyle = held && Math.round(100 * around(part, weights)) < Math.round(100 * data.clear) ? colour.amber : colour.soft;
-        g.fillText(held, left + wide, top - 7);
+        g.fillStyle = said?.unclear.includes(i) ? colour.amber : colour.soft;
+        if (said && most >= 0) g.fillText(said.held[i], left + wide, top - 7);
         g.textAlign = 'left';
         g.fillStyle = '#FFFFFF';
         g.fillRect(left, top, wide, high);

@@ -117,6 +117,34 @@ static void page_starts_at_the_alignment_or_at_what_was_chosen(void **unused)
     sample_destroy(&sample);
 }
 
+static void the_page_marks_the_rows_of_the_verdict(void **unused)
+{
+    (void)unused;
+    draw_sample sample = sample_create(&ordinary);
+    char *html = draw(attn_draw_html, &sample, NULL, NULL);
+    json_t *data = data_of(html);
+    const json_t *verdict = json_object_get(data, "verdict");
+    const json_t *unclear = json_object_get(verdict, "unclear");
+    assert_int_equal(number_at(verdict, "part"), sample.summary->alignment_part);
+    assert_int_equal(number_at(verdict, "layer"), sample.summary->alignment_layer);
+    assert_true(sample.summary->unclear_count > 0);
+    assert_int_equal(json_array_size(unclear), sample.summary->unclear_count);
+    for (size_t i = 0; i < json_array_size(unclear); i++)
+        assert_int_equal(json_integer_value(json_array_get(unclear, i)),
+                         sample.summary->unclear[i]);
+    json_decref(data);
+    free(html);
+    sample_destroy(&sample);
+    sample = sample_create(
+        &(sample_shape){.layers = 1, .heads = 2, .source = 20, .written = 300});
+    html = draw(attn_draw_html, &sample, NULL, NULL);
+    data = data_of(html);
+    assert_null(json_object_get(data, "verdict")); /* its rows are tiles */
+    json_decref(data);
+    free(html);
+    sample_destroy(&sample);
+}
+
 static void page_is_readable_without_its_script(void **unused)
 {
     (void)unused;
@@ -248,6 +276,13 @@ static void a_picture_s_page_draws_its_places(void **unused)
     const json_t *const image =
         json_object_get(json_object_get(data, "picture"), "image");
     assert_int_equal(strncmp(json_string_value(image), "data:image/png;base64,", 22), 0);
+    const json_t *const verdict = json_object_get(data, "verdict");
+    const json_t *const held = json_object_get(verdict, "held");
+    assert_string_equal(json_string_value(json_object_get(verdict, "clear")), ".50");
+    assert_int_equal(json_array_size(held), sample.record->parts[0].rows->length);
+    for (size_t i = 0; i < json_array_size(held); i++)
+        assert_true(fabs(strtod(json_string_value(json_array_get(held, i)), NULL) -
+                         sample.summary->top[i].weight) < 0.01);
     assert_int_equal(occurrences(html, "<use href=\"#picture\""), 5); /* noscript */
     json_decref(data);
     free(html);
@@ -278,6 +313,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(maps_in_the_page_are_the_record_s_weights),
         cmocka_unit_test(page_starts_at_the_alignment_or_at_what_was_chosen),
+        cmocka_unit_test(the_page_marks_the_rows_of_the_verdict),
         cmocka_unit_test(page_is_readable_without_its_script),
         cmocka_unit_test(page_asks_for_no_address),
         cmocka_unit_test(policy_names_the_digest_of_the_script),
