@@ -6,9 +6,7 @@
 
 /* Sizes by the number of words, so that no two labels touch. */
 typedef struct matrix_sizes {
-    int64_t pitch;      /* from one cell to the next */
-    int64_t gap;        /* between cells, part of the pitch */
-    int64_t every;      /* labels: each, or each second … */
+    int64_t pitch;      /* from one cell to the next, with the line between them */
     attn_typeface type; /* of labels */
     bool upright;       /* labels of keys: turned by 90°, else by 50° */
     bool numbers;
@@ -27,10 +25,10 @@ enum { LABEL_LIMIT = 150, LEGEND_SWATCH = 12 };
 static matrix_sizes sizes_for(int64_t words)
 {
     if (words <= 64)
-        return (matrix_sizes){22, 1, 1, {12, false}, false, true};
+        return (matrix_sizes){22, {12, false}, false, true};
     if (words <= 128)
-        return (matrix_sizes){14, 1, 1, {10, false}, true, false};
-    return (matrix_sizes){6, 0, 3, {10, false}, true, false};
+        return (matrix_sizes){14, {10, false}, true, false};
+    return (matrix_sizes){10, {9, false}, true, false};
 }
 
 static int class_at(const matrix *m, int64_t i, int64_t j)
@@ -115,8 +113,7 @@ static void put_cells(const matrix *m)
         put_class(m, class, name);
     }
     put_class(m, -1, "unseen");
-    if (m->sizes.gap)
-        put_lines(m);
+    put_lines(m);
     if (m->sizes.numbers)
         put_numbers(m);
     attn_svg_reach(m->svg, m->x + m->figure->keys.length * m->sizes.pitch,
@@ -136,15 +133,14 @@ static void put_row_labels(const matrix *m)
         const bool look_here =
             unclear(m, i) || m->figure->row == i * m->figure->rows.tile;
         const int64_t middle = m->y + i * pitch + pitch / 2;
-        if (i % m->sizes.every == 0)
-            attn_svg_put_label(m->svg,
-                               &(attn_svg_label){.class = look_here ? "amber" : "ink",
-                                                 .type = m->sizes.type,
-                                                 .anchor = ATTN_ANCHOR_END,
-                                                 .half_x = 2 * (m->x - 7),
-                                                 .y = middle + m->sizes.type.size / 3,
-                                                 .width = LABEL_LIMIT},
-                               m->figure->rows.labels[i]);
+        attn_svg_put_label(m->svg,
+                           &(attn_svg_label){.class = look_here ? "amber" : "ink",
+                                             .type = m->sizes.type,
+                                             .anchor = ATTN_ANCHOR_END,
+                                             .half_x = 2 * (m->x - 7),
+                                             .y = middle + m->sizes.type.size / 3,
+                                             .width = LABEL_LIMIT},
+                           m->figure->rows.labels[i]);
         if (!unclear(m, i))
             continue;
         const int64_t right = m->x + m->figure->keys.length * pitch + 7;
@@ -170,9 +166,9 @@ static void put_key_labels(const matrix *m)
 {
     attn_buffer *const out = &m->svg->text;
     const int64_t pitch = m->sizes.pitch;
-    for (int64_t j = 0; j < m->figure->keys.length; j += m->sizes.every) {
+    for (int64_t j = 0; j < m->figure->keys.length; j++) {
         const char *const label = m->figure->keys.labels[j];
-        const int64_t x = m->x + j * pitch + pitch / 2 + (m->sizes.upright ? 3 : 3);
+        const int64_t x = m->x + j * pitch + pitch / 2 + 3;
         int64_t width = attn_type_width(m->sizes.type, label);
         width = width < LABEL_LIMIT ? width : LABEL_LIMIT;
         attn_buffer_print(out,

@@ -122,6 +122,20 @@ static void hostile_words_stay_words(void **unused)
     sample_destroy(&sample);
 }
 
+static void every_word_that_is_drawn_has_its_label(void **unused)
+{
+    (void)unused;
+    static const int64_t words[] = {65, 128, 129, 256};
+    for (size_t n = 0; n < sizeof words / sizeof words[0]; n++) {
+        draw_sample sample = sample_create(
+            &(sample_shape){.layers = 1, .heads = 2, .source = words[n], .written = 8});
+        char *const svg = draw(attn_draw_svg, &sample, NULL, NULL);
+        assert_int_equal(occurrences(svg, "rotate(-90)"), words[n]);
+        free(svg);
+        sample_destroy(&sample);
+    }
+}
+
 static void another_parser_reads_the_figure(void **unused)
 {
     (void)unused;
@@ -291,6 +305,7 @@ int main(void)
         cmocka_unit_test(a_label_s_figure_is_the_text_with_its_words_shaded),
         cmocka_unit_test(a_figure_says_what_was_read_and_what_was_made_of_it),
         cmocka_unit_test(hostile_words_stay_words),
+        cmocka_unit_test(every_word_that_is_drawn_has_its_label),
         cmocka_unit_test(another_parser_reads_the_figure),
         cmocka_unit_test(same_record_gives_same_bytes),
         cmocka_unit_test(small_record_gives_these_very_bytes),
