@@ -1,7 +1,8 @@
 /* attn eval: how good a model is on a file.  Translators have options and a table of
- * their own; what others score is printed as it comes. */
+ * their own; what others score is printed by scores.c. */
 #include "cli/cli.h"
 #include "cli/model.h"
+#include "cli/scores.h"
 #include "file/file.h"
 #include "tensor/single_thread.h"
 #include "train/pairs_task.h"
@@ -225,68 +226,6 @@ static attn_status eval_translator(const struct arguments *arguments, struct job
 
 /* ---- Other kinds ----------------------------------------------------------------- */
 
-static const char *words_for(const char *name)
-{
-    static const char *const words[][2] = {
-        {"accuracy", "share that is right"},
-        {"macro_f1", "mean of the labels' F1"},
-        {"loss", "nats each, mean"},
-        {"perplexity", "e^loss, a token"},
-        {"perplexity_word", "the same, a word"},
-        {"bits_byte", "bits a byte of text"},
-        {"pseudo_perplexity", "each token hidden alone"},
-        {"cut_texts", "longer than the positions, read in parts"},
-        {"lines_split", "longer than the positions, read in parts"},
-        {"unseen_words", "that the training data have not"},
-        {"unseen_accuracy", "of these"},
-        {"tokens_per_second", "read"},
-        {"exact", "share of captions right word for word"},
-        {"cells_right", "share of cells"},
-        {"attention_in_cell", "share of a digit's attention in its cell"},
-        {"attention_in_cell_if_even", "the same, were it even"},
-        {"pictures_watched", "whose attention was read"},
-        {"unfinished", "captions that did not end"},
-        {"pairs", "a good text and a bad one; accuracy: good likelier"},
-    };
-    for (size_t n = 0; n < sizeof words / sizeof *words; n++)
-        if (strcmp(name, words[n][0]) == 0)
-            return words[n][1];
-    return "";
-}
-
-/* A name and a value a line; a name within an object has the object's before it. */
-static void print_values(const char *before, json_t *value)
-{
-    const char *key;
-    json_t *member;
-    size_t index;
-    char name[128];
-    json_object_foreach(value, key, member)
-    {
-        snprintf(name, sizeof name, "%s%s%s", before, *before ? "." : "", key);
-        print_values(name, member);
-    }
-    json_array_foreach(value, index, member)
-    {
-        snprintf(name, sizeof name, "%s.%zu", before, index + 1);
-        print_values(name, member);
-    }
-    if (json_is_object(value) || json_is_array(value))
-        return;
-    printf("%-28s ", before);
-    if (json_is_integer(value))
-        printf("%12" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        printf("%12.4f", json_real_value(value));
-    else
-        printf("%12s", json_is_string(value) ? json_string_value(value)
-                       : json_is_null(value) ? "not finite"
-                       : json_is_true(value) ? "yes"
-                                             : "no");
-    const char *const words = words_for(before);
-    printf("%s%s\n", *words ? "  " : "", words);
-}
-
 static attn_status eval_kind(const struct arguments *arguments,
                              const attn_task_kind *kind, const char *folder,
                              const struct job *job, attn_error *error)
@@ -306,7 +245,7 @@ static attn_status eval_kind(const struct arguments *arguments,
         json_dumpf(scores, stdout, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
         printf("\n");
     } else if (status == ATTN_OK) {
-        print_values("", scores);
+        cli_print_scores(scores);
         printf("\nagain: attn eval %s %s\n", folder, job->file);
     }
     json_decref(scores);

@@ -224,6 +224,16 @@ static void eval_counts_the_pairs_of_which_the_good_text_is_likelier(void **stat
         if (!strstr(result.out, fragments[i]))
             fail_msg("no %s in %s", fragments[i], result.out);
     run_free(&result);
+    expect_run("eval llama pairs.tsv", "", 0,
+               "accuracy                  0.6667  share that is right\n"
+               "pairs                          3  a good text and a bad one; accuracy: "
+               "good likelier\n"
+               "\n"
+               "kind of pairs\n"
+               "order                     1.0000\n"
+               "reversed                  0.0000\n"
+               "\nagain: attn eval llama pairs.tsv\n",
+               "");
     expect_run("eval llama pairs.tsv --beam 2", "", 2, "",
                "attn eval: only --threads and --json are for models that are no "
                "translators, and llama is of the kind \"language\" (attn eval --help)\n");

@@ -175,6 +175,34 @@ static void words_have_their_labels(void **state)
                "");
 }
 
+/* One of three is wrong; the losses are 1.8 · 10⁻⁹ (ggg), ln 4/3 and ln 4. */
+static void eval_prints_figures_in_words_and_the_labels_as_a_table(void **state)
+{
+    (void)state;
+    write_file("labelled.tsv", "good\tggg\nbad\tx\ngood\tx\n");
+    run_result result = run("eval texts labelled.tsv", "");
+    assert_int_equal(result.code, 0);
+    assert_string_equal(result.err, "");
+    const char *const speed = strstr(result.out, "\nspeed ");
+    assert_non_null(speed);
+    const char *const after = strchr(speed + 1, '\n');
+    const char figures[] =
+        "accuracy                  0.6667  share that is right\n"
+        "macro F1                  0.6667  mean of the labels' F1\n"
+        "loss                      0.5580  nats each, mean\n"
+        "texts                          3\n"
+        "texts cut                      0  longer than the positions, read in parts";
+    assert_int_equal(speed - result.out, sizeof figures - 1);
+    assert_memory_equal(result.out, figures, sizeof figures - 1);
+    assert_string_equal(
+        after, "\n\n"
+               "label                      count   precision      recall          F1\n"
+               "good                           2      1.0000      0.5000      0.6667\n"
+               "bad                            1      0.5000      1.0000      0.6667\n"
+               "\nagain: attn eval texts labelled.tsv\n");
+    run_free(&result);
+}
+
 static void what_cannot_be_read_is_named(void **state)
 {
     (void)state;
@@ -203,6 +231,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_tab_in_a_file_is_warned_of_once),
         cmocka_unit_test(a_long_text_is_read_in_parts),
         cmocka_unit_test(words_have_their_labels),
+        cmocka_unit_test(eval_prints_figures_in_words_and_the_labels_as_a_table),
         cmocka_unit_test(what_cannot_be_read_is_named),
     };
     if (argc != 2) {
