@@ -3,7 +3,7 @@
 #ifndef ATTN_MODEL_DECODING_H
 #define ATTN_MODEL_DECODING_H
 
-#include "model/transformer.h"
+#include "model/translator_parts.h"
 
 /**
  * Encodes the sources and keeps what every cross-attention reads of them:

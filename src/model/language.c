@@ -1,8 +1,8 @@
 /* The language model: its parameters by name, made and freed.  What it computes lives in
- * language_body.c, its folder in language_file.c. */
+ * language_forward.c, its folder in language_file.c. */
 #include "base/context.h"
 #include "model/checks.h"
-#include "model/language_body.h"
+#include "model/language_parts.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * does, and refuses every other by the name of what differs. */
 #include "base/context.h"
 #include "model/folder.h"
-#include "model/language_body.h"
+#include "model/language_parts.h"
 #include <string.h>
 
 /* Of a Llama without positions or with forget gates the type and class are ours, so that

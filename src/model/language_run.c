@@ -1,9 +1,9 @@
-/* Token by token.  A pass is language_body.c's; this file is its attention, which reads
- * what is kept: in pages; or, for a text without end, from which rows are dropped, in
- * plain arrays of each layer (language_rows.c). */
+/* Token by token.  A pass is language_forward.c's; this file is its attention, which
+ * reads what is kept: in pages; or, for a text without end, from which rows are dropped,
+ * in plain arrays of each layer (language_rows.c). */
 #include "model/language_run.h"
 #include "base/context.h"
-#include "model/language_body.h"
+#include "model/language_parts.h"
 #include "model/language_rows.h"
 #include <stdlib.h>
 #include <string.h>

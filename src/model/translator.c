@@ -1,10 +1,10 @@
 /* A translator's life: its configuration checked, its parameters named as Hugging Face's
  * M2M100ForConditionalGeneration and MarianMTModel name them, created and destroyed.
- * What it computes lives in transformer.c, its files in translator_file.c. */
+ * What it computes lives in translator_forward.c, its files in translator_file.c. */
 #include "base/context.h"
 #include "model/checks.h"
 #include "model/decoding.h"
-#include "model/transformer.h"
+#include "model/translator_parts.h"
 #include <stdio.h>
 #include <stdlib.h>
 

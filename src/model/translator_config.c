@@ -4,7 +4,7 @@
  * refuses every other by the name of what differs. */
 #include "base/context.h"
 #include "model/folder.h"
-#include "model/transformer.h"
+#include "model/translator_parts.h"
 #include <string.h>
 
 /* The two classes, and what each takes for granted where config.json is silent. */

@@ -2,7 +2,7 @@
  * is taken, and what tells its variants apart; and written. */
 #include "base/context.h"
 #include "model/folder.h"
-#include "model/transformer.h"
+#include "model/translator_parts.h"
 #include <string.h>
 
 static const char OUTPUT_NAME[] = "lm_head.weight";

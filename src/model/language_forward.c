@@ -2,7 +2,7 @@
  *
  *     x ← x + out(attend(turn(query(n)), turn(key(n)), value(n)))      n = norm(x)
  *     x ← x + down(silu(gate(n)) · up(n))                              n = norm(x) */
-#include "model/language_body.h"
+#include "model/language_parts.h"
 #include <math.h>
 
 static attn_tensor *project(const attn_pass *pass, attn_tensor *x, size_t weight)

@@ -3,7 +3,7 @@
  * normalising first, x + dropout(f(norm(x))), and both stacks end in a norm: the two
  * differ in attn_translator_enter and leave alone.  Step-by-step decoding with cached
  * keys and values lives in decoding.c. */
-#include "model/transformer.h"
+#include "model/translator_parts.h"
 #include <math.h>
 
 static attn_tensor *positions_of(const attn_translator *translator, const attn_pass *pass,

@@ -1,6 +1,6 @@
-/* What the files of this room share: a language model from inside. */
-#ifndef ATTN_MODEL_LANGUAGE_BODY_H
-#define ATTN_MODEL_LANGUAGE_BODY_H
+/* What the files of the language model share: the model from inside. */
+#ifndef ATTN_MODEL_LANGUAGE_PARTS_H
+#define ATTN_MODEL_LANGUAGE_PARTS_H
 
 #include "model/language.h"
 #include "nn/recurrent.h"

@@ -1,6 +1,6 @@
-/* What the files of this room share: a translator from inside. */
-#ifndef ATTN_MODEL_TRANSFORMER_H
-#define ATTN_MODEL_TRANSFORMER_H
+/* What the files of the translator share: the model from inside. */
+#ifndef ATTN_MODEL_TRANSLATOR_PARTS_H
+#define ATTN_MODEL_TRANSLATOR_PARTS_H
 
 #include "model/config_file.h"
 #include "model/translator.h"
