@@ -150,7 +150,7 @@ static int parse_threads(struct bench *bench, const char *text)
 
 int cli_bench(int argc, char **argv)
 {
-    bool as_json = false, stop = false;
+    bool as_json = false;
     const char *lengths = NULL, *head_sizes = NULL, *threads = NULL, *operation = "all";
     struct bench bench = {.seconds = 1.0};
     const cli_option options[] = {
@@ -165,9 +165,8 @@ int cli_bench(int argc, char **argv)
         {"json", .flag = &as_json},
         {0},
     };
-    int count = 0;
-    int code = cli_parse(argc, argv, options, help, &count, &stop);
-    if (stop)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count > 0)
         return cli_misused("bench", "unexpected argument '%s'", argv[1]);

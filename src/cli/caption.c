@@ -145,11 +145,9 @@ int cli_caption(int argc, char **argv)
         {"json", .flag = &job.json},
         {0},
     };
-    int count;
-    bool is_over;
+    int count, code;
     attn_search_options_init(&job.search);
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count < 2)
         return cli_misused("caption", "expected a model and a picture, got %d argument%s",

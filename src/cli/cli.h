@@ -36,10 +36,10 @@ typedef struct cli_option {
 
 /* Fills options, moves positional arguments to argv[1]… and sets *count to how many there
  * are ("--" ends options; a lone "-" is positional).  --help prints help to stdout.
- * Returns CLI_DONE; or, having said why on stderr, CLI_MISUSED; *stop is set where the
- * verb is to return at once (also after --help). */
-int cli_parse(int argc, char **argv, const cli_option *options, const char *help,
-              int *count, bool *stop);
+ * false: the verb returns *code at once, after --help or what was wrong and is said on
+ * stderr. */
+bool cli_parse(int argc, char **argv, const cli_option *options, const char *help,
+               int *count, int *code);
 
 /* On stderr; what could command a terminal (control characters, marks that turn text
  * around) and what is not UTF-8 is shown as \x1b. */

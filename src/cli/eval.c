@@ -299,10 +299,8 @@ int cli_eval(int argc, char **argv)
         {"json", .flag = &arguments.json},
         {0},
     };
-    int count;
-    bool is_over;
-    int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count != 2)
         return cli_misused("eval", "expected a model and a file, got %d argument%s",

@@ -340,10 +340,8 @@ int cli_fill(int argc, char **argv)
         {0},
     };
     attn_error error;
-    int count;
-    bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count != 1)
         return cli_misused("fill", "expected one text, got %d argument%s", count,

@@ -327,11 +327,9 @@ int cli_generate(int argc, char **argv)
         {0},
     };
     attn_error error;
-    int count;
-    bool is_over;
+    int count, code;
     attn_sampling_options_init(sampling);
-    int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count < 1 || count > 2)
         return cli_misused("generate", "expected a model and a prompt, got %d arguments",

@@ -288,10 +288,8 @@ int cli_look(int argc, char **argv)
     attn_error error = {0};
     attn_draw_options drawn;
     attn_conventions conventions;
-    int count = 0;
-    bool stop = false;
-    int code = cli_parse(argc, argv, options, help, &count, &stop);
-    if (stop)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (read_options(&a, &drawn, &conventions, &error) != ATTN_OK)
         return cli_fail("look", &error);

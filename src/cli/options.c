@@ -123,12 +123,12 @@ static int take_option(int argc, char **argv, const cli_option *options, int *at
     return CLI_DONE;
 }
 
-int cli_parse(int argc, char **argv, const cli_option *options, const char *help,
-              int *count, bool *stop)
+bool cli_parse(int argc, char **argv, const cli_option *options, const char *help,
+               int *count, int *code)
 {
     bool options_end = false;
     *count = 0;
-    *stop = true;
+    *code = CLI_DONE;
     for (const cli_option *option = options; option->name; option++)
         if (option->threads)
             cli_threads(argv[0], NULL, option->threads);
@@ -143,14 +143,13 @@ int cli_parse(int argc, char **argv, const cli_option *options, const char *help
         }
         if (strcmp(argv[at], "--help") == 0 || strcmp(argv[at], "-h") == 0) {
             fputs(help, stdout);
-            return CLI_DONE;
+            return false;
         }
-        const int code = take_option(argc, argv, options, &at);
-        if (code != CLI_DONE)
-            return code;
+        *code = take_option(argc, argv, options, &at);
+        if (*code != CLI_DONE)
+            return false;
     }
-    *stop = false;
-    return CLI_DONE;
+    return true;
 }
 
 static const char *without_dashes(const char *option)

@@ -172,10 +172,8 @@ int cli_tag(int argc, char **argv)
         {"json", .flag = &job.json},
         {0},
     };
-    int count;
-    bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count < 1)
         return cli_misused("tag", "expected a model");

@@ -137,10 +137,8 @@ int cli_train(int argc, char **argv)
         {"quiet", 'q', .flag = &quiet},
         {0},
     };
-    int count;
-    bool is_over;
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count != 1)
         return cli_misused("train", "expected one recipe, got %d argument%s", count,

@@ -228,11 +228,9 @@ int cli_translate(int argc, char **argv)
         {0},
     };
     attn_error error;
-    int count;
-    bool is_over;
+    int count, code;
     attn_search_options_init(&job.search);
-    const int code = cli_parse(argc, argv, options, help, &count, &is_over);
-    if (is_over)
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     attn_status status = start(&job, model, &error);
     if (status == ATTN_OK) {

@@ -233,7 +233,7 @@ static attn_status show(const struct example *example, const char *path,
 
 int cli_walk(int argc, char **argv)
 {
-    bool causal = false, stop = false;
+    bool causal = false;
     const char *path = NULL;
     double scale = (double)NAN;
     const cli_option options[] = {
@@ -242,9 +242,8 @@ int cli_walk(int argc, char **argv)
         {"output", 'o', .value = &path},
         {0},
     };
-    int count = 0;
-    const int code = cli_parse(argc, argv, options, help, &count, &stop);
-    if (stop)
+    int count, code;
+    if (!cli_parse(argc, argv, options, help, &count, &code))
         return code;
     if (count > 1)
         return cli_misused("walk", "got %d files, expected one at most", count);

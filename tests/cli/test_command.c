@@ -133,8 +133,8 @@ static void no_argument_commands_the_terminal(void **state)
 
 /* ---- Options, by themselves ------------------------------------------------------ */
 
-static int parse(int argc, const char *const *arguments, bool *flag, const char **value,
-                 char **positional, int *count, bool *stop)
+static bool parse(int argc, const char *const *arguments, bool *flag, const char **value,
+                  char **positional, int *count, int *code)
 {
     char *argv[16];
     for (int i = 0; i < argc; i++)
@@ -143,23 +143,23 @@ static int parse(int argc, const char *const *arguments, bool *flag, const char 
         {"flag", 'f', .flag = flag}, {"value", 'v', .value = value}, {0}};
     *flag = false;
     *value = NULL;
-    const int code = cli_parse(argc, argv, options, "help\n", count, stop);
+    const bool goes_on = cli_parse(argc, argv, options, "help\n", count, code);
     for (int i = 0; i < *count; i++)
         positional[i] = argv[i + 1];
-    return code;
+    return goes_on;
 }
 
 static void options_come_in_every_spelling_and_anywhere(void **state)
 {
     (void)state;
-    bool flag, stop;
+    bool flag;
     const char *value;
     char *positional[16];
-    int count;
+    int count, code;
     const char *const spelled[] = {"verb", "a", "--value=x=y", "b",
                                    "-f",   "-", "--",          "-v"};
-    assert_int_equal(parse(8, spelled, &flag, &value, positional, &count, &stop), 0);
-    assert_false(stop);
+    assert_true(parse(8, spelled, &flag, &value, positional, &count, &code));
+    assert_int_equal(code, CLI_DONE);
     assert_true(flag);
     assert_string_equal(value, "x=y");
     assert_int_equal(count, 4);
@@ -168,7 +168,7 @@ static void options_come_in_every_spelling_and_anywhere(void **state)
     assert_string_equal(positional[2], "-");
     assert_string_equal(positional[3], "-v");
     const char *const apart[] = {"verb", "-v", "-1", "--value", "--flag", "--flag"};
-    assert_int_equal(parse(6, apart, &flag, &value, positional, &count, &stop), 0);
+    assert_true(parse(6, apart, &flag, &value, positional, &count, &code));
     assert_string_equal(value, "--flag"); /* a value may look like an option */
     assert_true(flag);
     assert_int_equal(count, 0);
@@ -177,18 +177,18 @@ static void options_come_in_every_spelling_and_anywhere(void **state)
 static void wrong_options_are_misuse(void **state)
 {
     (void)state;
-    bool flag, stop;
+    bool flag;
     const char *value;
     char *positional[16];
-    int count;
+    int count, code;
     static const char *const wrong[][3] = {
         {"verb", "--other", NULL}, {"verb", "-x", NULL},      {"verb", "--flag=1", NULL},
         {"verb", "--value", NULL}, {"verb", "--val=1", NULL}, {"verb", "-fv", NULL},
         {"verb", "--=1", NULL},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        assert_int_equal(parse(2, wrong[i], &flag, &value, positional, &count, &stop), 2);
-        assert_true(stop);
+        assert_false(parse(2, wrong[i], &flag, &value, positional, &count, &code));
+        assert_int_equal(code, CLI_MISUSED);
     }
 }
 
