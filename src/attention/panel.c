@@ -119,7 +119,7 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
     const size_t width = panel->vectors * walk->kernels->lanes;
     const int64_t keys = (int64_t)block->keys;
     if (block->full_begin == 0 && block->full_end == block->keys) {
-        for (size_t lane = 0; lane < width; lane++)
+        for (size_t lane = 0; lane < ATTN_PANEL_LANES; lane++) /* a constant: vectors */
             block->first[lane] = 0, block->end[lane] = (int32_t)keys;
         return;
     }

@@ -6,6 +6,7 @@
 #define ATTN_KERNEL_BIAS_H
 
 #include "kernel/convert.h"
+#include "kernel/product.h"
 #include "kernel/segment.h"
 #include "kernel/transpose.h"
 #include <math.h>
@@ -58,6 +59,27 @@ INLINE size_t add_squares(float *scores, size_t width, const struct attn_matrix 
     return key;
 }
 
+/* The same where all lanes are there.  Of a width that is not a constant gcc 12
+ * multiplies out the places of all rows of a square, before a loop that mostly takes one
+ * turn. */
+INLINE size_t add_whole_squares(float *scores, size_t width,
+                                const struct attn_matrix *bias, size_t lane, size_t begin,
+                                size_t end, const attn_type type, vf *largest)
+{
+    vf most = *largest; /* in a register */
+    size_t key;
+    if (width == 3 * VF_LANES)
+        key =
+            add_squares(scores, 3 * VF_LANES, bias, lane, begin, end, true, type, &most);
+    else if (width == 2 * VF_LANES)
+        key =
+            add_squares(scores, 2 * VF_LANES, bias, lane, begin, end, true, type, &most);
+    else
+        key = add_squares(scores, VF_LANES, bias, lane, begin, end, true, type, &most);
+    *largest = most;
+    return key;
+}
+
 /* Not inlined: gcc 12 would find the places of these lanes for whole squares too. */
 static __attribute__((noinline)) size_t
 add_part_of_squares(float *scores, size_t width, const struct attn_matrix *bias,
@@ -78,13 +100,10 @@ INLINE void add_column(float *scores, size_t width, const struct attn_matrix *bi
                        vf *largest)
 {
     size_t key = begin;
-    if (bias->element_stride == 1 && lane + VF_LANES <= bias->rows) {
-        vf of_whole = *largest; /* in a register */
-        key = add_squares(scores, width, bias, lane, begin, end, true, type, &of_whole);
-        *largest = of_whole;
-    } else if (bias->element_stride == 1) {
+    if (bias->element_stride == 1 && lane + VF_LANES <= bias->rows)
+        key = add_whole_squares(scores, width, bias, lane, begin, end, type, largest);
+    else if (bias->element_stride == 1)
         key = add_part_of_squares(scores, width, bias, lane, begin, end, largest);
-    }
     const struct attn_matrix turned = turned_matrix(bias);
     for (; key < end; key++)
         add_to_score(scores + key * width, load_elements(&turned, key, lane, type),
@@ -145,21 +164,31 @@ INLINE bool adds_bias_at_once(const struct attn_panel *panel,
            block->alibi_slope == 0.0f && !block->forget_high;
 }
 
-/* Into the second cache. */
-INLINE void call_line(uintptr_t address)
+/* A line of each row, in turns, a product's worth each.  Where rows begin within a line,
+ * the first keys came with those before. */
+INLINE void fetch_rows(struct product *p, const struct attn_matrix *bias, size_t begin,
+                       const size_t in_line)
 {
-    __builtin_prefetch((const void *)address, 0, 2);
+    const size_t bytes = LINE_BYTES / in_line, turns = in_line / FETCH_KEYS;
+    const uintptr_t x = (uintptr_t)bias->x, row = (uintptr_t)bias->row_stride * bytes;
+    const uintptr_t lines = x + begin / in_line * LINE_BYTES;
+    const size_t turn = begin / FETCH_KEYS % turns;
+    const size_t first = turn * bias->rows / turns;
+    const size_t end = (turn + 1) * bias->rows / turns;
+    for (size_t i = first; begin < in_line && i < end && (x | row) % LINE_BYTES; i++)
+        call_line(lines + i * row);
+    p->line = lines + first * row + LINE_BYTES - bytes;
+    p->line_stride = row;
+    p->lines = end - first;
 }
 
-/* Calls the bias of keys from begin on while their product goes on, and at the block's
- * first what look_at_bias reads of the next one.  Inline, since gcc 12 deletes calls of a
- * function that does nothing but prefetch. */
-INLINE void fetch_bias(const struct attn_matrix *bias, size_t begin)
+/* Calls the bias of keys from begin on, or asks the product of these keys to, and at the
+ * block's first what look_at_bias reads of the next one.  Inline, since gcc 12 deletes
+ * calls of a function that does nothing but prefetch. */
+INLINE void fetch_bias(struct product *p, const struct attn_matrix *bias, size_t begin)
 {
     const uintptr_t bytes = bias->type == ATTN_F32 ? 4 : 2, x = (uintptr_t)bias->x;
-    const uintptr_t row = (uintptr_t)bias->row_stride * bytes;
     const uintptr_t element = (uintptr_t)bias->element_stride * bytes;
-    const size_t in_line = LINE_BYTES / bytes;
     if (begin == 0) {
         call_line(x + ATTN_BLOCK_KEYS * element);
         call_line(x + (2 * ATTN_BLOCK_KEYS - 1) * element);
@@ -168,21 +197,15 @@ INLINE void fetch_bias(const struct attn_matrix *bias, size_t begin)
         return;
     if (bias->row_stride == 1 && bias->element_stride != 1) {
         for (size_t key = begin; key < begin + FETCH_KEYS; key++) {
-            for (size_t i = 0; i < bias->rows; i += in_line)
+            for (size_t i = 0; i < bias->rows; i += LINE_BYTES / bytes)
                 call_line(x + key * element + i * bytes);
             call_line(x + key * element + (bias->rows - 1) * bytes);
         }
     } else if (bias->element_stride == 1) {
-        /* A line of each row, in turns.  Where rows begin within a line, the first keys
-         * came with those before. */
-        const size_t turns = in_line / FETCH_KEYS, turn = begin / FETCH_KEYS % turns;
-        const uintptr_t first = x + begin / in_line * LINE_BYTES;
-        for (size_t i = turn * bias->rows / turns; i < (turn + 1) * bias->rows / turns;
-             i++) {
-            call_line(first + i * row + LINE_BYTES - bytes);
-            if (begin < in_line)
-                call_line(first + i * row);
-        }
+        if (bytes == 4) /* constants, or each step would divide */
+            fetch_rows(p, bias, begin, LINE_BYTES / 4);
+        else
+            fetch_rows(p, bias, begin, LINE_BYTES / 2);
     }
 }
 

@@ -172,8 +172,10 @@ static void pairs_set(const struct product *p, size_t vectors)
 {
     static void (*const of[])(const struct product *) = {NULL, pairs_set_1, pairs_set_2,
                                                          pairs_set_3};
-    if (p->begin < p->end && vectors > 0)
-        of[vectors](p);
+    if (p->begin >= p->end || vectors == 0)
+        return;
+    call_lines(p);
+    of[vectors](p);
 }
 
 static void pairs_add(const struct product *p, size_t vectors)

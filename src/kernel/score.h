@@ -112,19 +112,22 @@ INLINE void multiply_keys(float *scores, struct product *p,
     const bool fetches = block->keep || block->bias.x;
     const bool adds = adds_bias_at_once(panel, block);
     float *const largest = p->largest;
+    struct segment segment = {.end = 0};
     size_t added = 0;
     if (adds)
         p->largest = NULL;
     for (size_t key = 0; key < block->keys; key += p->rows) {
-        const struct segment segment = segment_from(block, panel->vectors, key);
+        if (key == segment.end)
+            segment = segment_from(block, panel->vectors, key);
         p->out = scores + key * p->width;
         p->left = block->key + (ptrdiff_t)key * block->key_stride;
         p->first_vector = segment.first_vector;
         p->rows = segment.end - key;
         if (fetches && p->rows > FETCH_KEYS - key % FETCH_KEYS)
             p->rows = FETCH_KEYS - key % FETCH_KEYS;
+        p->lines = 0;
         if (block->bias.x && key % FETCH_KEYS == 0)
-            fetch_bias(&block->bias, key);
+            fetch_bias(p, &block->bias, key);
         if (block->keep && key % FETCH_KEYS == 0)
             fetch_keep(panel, block, key);
         multiply(p, segment.vectors);
