@@ -223,16 +223,17 @@ attn_status attn_config_file_write(json_t *document, const char *folder, const c
                                    attn_error *error)
 {
     char path[ATTN_FOLDER_PATH_BYTES];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
     char *const text = document ? json_dumps(document, JSON_INDENT(2) | JSON_SORT_KEYS |
                                                            JSON_REAL_PRECISION(9))
                                 : NULL;
     json_decref(document);
     if (!text)
-        return attn_error_set(error, ATTN_ENOMEM, "%s: no memory", path);
+        return attn_error_set(error, ATTN_ENOMEM, "%.200s/%s: no memory", folder, name);
     size_t length = strlen(text);
     text[length++] = '\n'; /* in the place of the NUL, which is not written */
-    const attn_status status = attn_file_write(path, text, length, error);
+    attn_status status = attn_folder_path(path, folder, name, error);
+    if (status == ATTN_OK)
+        status = attn_file_write(path, text, length, error);
     free(text);
     return status;
 }

@@ -1,6 +1,7 @@
 /* A save is whole or has not been: without room, killed, or not possible, it leaves the
  * old files as they were. */
 #include "file/safetensors.h"
+#include "model/folder.h"
 #include "small.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -28,6 +29,19 @@ static void a_type_that_is_not_written_is_named(void **state)
         attn_translator_save(fixture->translator, "/dev/null/x", ATTN_DTYPE_F32, &error),
         ATTN_EIO);
     assert_non_null(strstr(error.message, "/dev/null/x"));
+}
+
+static void a_path_that_is_too_long_is_refused_and_not_cut(void **state)
+{
+    const struct small_saved *const fixture = *state;
+    attn_error error;
+    char same[ATTN_FOLDER_PATH_BYTES]; /* folder/././. */
+    snprintf(same, sizeof same, "%s", fixture->folder);
+    while (strlen(same) < sizeof same - 4)
+        strcat(same, "/.");
+    assert_int_equal(attn_config_file_write(json_object(), same, "config.json", &error),
+                     ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "the path is too long"));
 }
 
 /* ---- Whole or not at all --------------------------------------------------------- */
@@ -99,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_type_that_is_not_written_is_named),
+        TEST(a_path_that_is_too_long_is_refused_and_not_cut),
         TEST(a_save_without_room_leaves_the_old_file),
         TEST(a_save_that_is_killed_leaves_a_whole_file),
     };
