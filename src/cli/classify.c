@@ -103,18 +103,15 @@ static attn_status print_nothing(const struct job *job, attn_error *error)
 }
 
 static attn_status classify(void *user, const char *text, size_t length_bytes,
-                            const char *place, attn_error *error)
+                            attn_error *error)
 {
     const struct job *const job = user;
     attn_token *tokens;
     size_t count;
-    attn_error inner;
     if (length_bytes == 0)
         return print_nothing(job, error);
-    attn_status status = attn_tokenizer_encode(job->model.tokenizer, text, length_bytes,
-                                               &tokens, &count, &inner);
-    if (status != ATTN_OK)
-        return attn_error_set(error, status, "%s: %.400s", place, inner.message);
+    ATTN_TRY(attn_tokenizer_encode(job->model.tokenizer, text, length_bytes, &tokens,
+                                   &count, error));
     int32_t *const ids = malloc((count + 1) * sizeof *ids);
     for (size_t n = 0; ids && n < count; n++)
         ids[n] = tokens[n].id;
@@ -122,11 +119,9 @@ static attn_status classify(void *user, const char *text, size_t length_bytes,
     if (!ids)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for a text");
     const attn_reader_text read = {.ids = ids, .count = (int64_t)count};
-    status = predict(job, text, &read, &inner);
+    const attn_status status = predict(job, text, &read, error);
     free(ids);
-    return status == ATTN_OK
-               ? ATTN_OK
-               : attn_error_set(error, status, "%s: %.400s", place, inner.message);
+    return status;
 }
 
 int cli_classify(int argc, char **argv)

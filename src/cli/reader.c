@@ -46,17 +46,20 @@ attn_status cli_reader_each(const char *verb, char **arguments, int count,
                             cli_reader_text *what, void *user, attn_error *error)
 {
     cli_lines lines;
-    attn_status status = ATTN_OK;
-    bool is_warned = false;
+    attn_error inner;
+    attn_status status;
+    bool more, is_warned = false;
     cli_lines_open(&lines, verb, arguments, count);
-    for (bool more = true; more && status == ATTN_OK;) {
-        status = cli_lines_next(&lines, &more, error);
-        if (status == ATTN_OK && more && lines.has_tab && !is_warned) {
+    while ((status = cli_lines_next(&lines, &more, error)) == ATTN_OK && more) {
+        if (lines.has_tab && !is_warned) {
             warn_of_tab(verb, lines.place);
             is_warned = true;
         }
-        if (status == ATTN_OK && more)
-            status = what(user, lines.line, lines.length, lines.place, error);
+        status = what(user, lines.line, lines.length, &inner);
+        if (status != ATTN_OK) {
+            attn_error_set(error, status, "%s: %.400s", lines.place, inner.message);
+            break;
+        }
     }
     cli_lines_close(&lines);
     return status;

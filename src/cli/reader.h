@@ -22,13 +22,12 @@ ATTN_CHECKED attn_status cli_reader_load(cli_reader *reader, const char *name, b
                                          attn_error *error);
 void cli_reader_free(cli_reader *reader);
 
-/* What a verb does with one text, which is empty where the line of a file is; place names
- * it in messages. */
+/* What a verb does with one text, which is empty where the line of a file is. */
 typedef attn_status cli_reader_text(void *user, const char *text, size_t length_bytes,
-                                    const char *place, attn_error *error);
+                                    attn_error *error);
 
-/* The texts of a command line, as cli_lines has them.  Lines with a tab may be data with
- * labels, which are no part of a text: said once. */
+/* The texts of a command line, as cli_lines has them, which name the place of an error.
+ * Lines with a tab may be data with labels, which are no part of a text: said once. */
 ATTN_CHECKED attn_status cli_reader_each(const char *verb, char **arguments, int count,
                                          cli_reader_text *what, void *user,
                                          attn_error *error);

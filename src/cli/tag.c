@@ -150,18 +150,15 @@ static attn_status read_text(const struct job *job, struct tagged *tagged, size_
 }
 
 static attn_status tag(void *user, const char *text, size_t length_bytes,
-                       const char *place, attn_error *error)
+                       attn_error *error)
 {
     struct tagged tagged = {.text = text};
-    attn_error inner;
-    const attn_status status = read_text(user, &tagged, length_bytes, &inner);
+    const attn_status status = read_text(user, &tagged, length_bytes, error);
     free(tagged.words);
     free(tagged.ids);
     free(tagged.starts);
     free(tagged.probabilities);
-    return status == ATTN_OK
-               ? ATTN_OK
-               : attn_error_set(error, status, "%s: %.400s", place, inner.message);
+    return status;
 }
 
 int cli_tag(int argc, char **argv)
