@@ -11,6 +11,7 @@
  * of queries is the work of backward_group.c. */
 #include "attention/backward_units.h"
 #include "attention/gradients.h"
+#include "attention/rows.h"
 
 /* ---- Plan -----------------------------------------------------------------------------
  */
@@ -110,15 +111,8 @@ static void round_bias(const struct attn_backward *backward, const attn_shape *s
         extent[axis] = to->stride[axis] == 0 ? 1 : extent[axis];
     for (int64_t b = 0; b < extent[0]; b++)
         for (int64_t h = 0; h < extent[1]; h++) {
-            const struct attn_target rows = {
-                .x =
-                    attn_place(to->data, to->type, b * to->stride[0] + h * to->stride[1]),
-                .row_stride = to->stride[2],
-                .element_stride = to->stride[3],
-                .rows = (size_t)extent[2],
-                .size = (size_t)extent[3],
-                .type = to->type,
-            };
+            const struct attn_target rows =
+                attn_rows_to(to, attn_head_place(to, b, h), 0, extent[2], extent[3]);
             const float *const sums =
                 (const float *)from->data + b * from->stride[0] + h * from->stride[1];
             backward->kernels->backward->put(&rows, sums, (size_t)from->stride[2], 1.0f);

@@ -1,6 +1,7 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
+#include "attention/rows.h"
 #include "attention/weighting.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
@@ -464,20 +465,12 @@ void attn_backward_group_store(const struct attn_backward_group *group)
     const struct attn_sequence *const sequence = &group->walk.sequence;
     if (!to->data)
         return;
-    const int64_t origin = sequence->b * to->stride[0] +
-                           group->walk.head.h * to->stride[1] +
-                           sequence->first_query * to->stride[2];
+    void *const head = attn_head_place(to, sequence->b, group->walk.head.h);
     for (size_t p = 0; p < group->count; p++) {
         const struct attn_backward_panel *const panel = &group->panels[p];
-        const int64_t first = origin + panel->forward.first_query * to->stride[2];
-        const struct attn_target rows = {
-            .x = attn_place(to->data, to->type, first),
-            .row_stride = to->stride[2],
-            .element_stride = to->stride[3],
-            .rows = (size_t)panel->forward.queries,
-            .size = panel->forward.D,
-            .type = to->type,
-        };
+        const struct attn_target rows =
+            attn_rows_to(to, head, sequence->first_query + panel->forward.first_query,
+                         panel->forward.queries, (int64_t)panel->forward.D);
         backward->kernels->backward->store(&rows, panel->query_gradient,
                                            panel->forward.vectors *
                                                backward->kernels->lanes,

@@ -1,5 +1,6 @@
 /* Clears the sums of a unit, and stores them. */
 #include "attention/backward_sums.h"
+#include "attention/rows.h"
 #include <string.h>
 
 void attn_backward_clear_sums(const struct attn_backward_group *group, int64_t first_key,
@@ -16,19 +17,11 @@ static void store_rows(const struct attn_backward_group *group, const attn_outpu
                        size_t whole_size, int64_t size, float scale)
 {
     const struct attn_sequence *const sequence = &group->walk.sequence;
-    const int64_t *const stride = x->stride;
     if (!x->data)
         return;
-    const struct attn_target to = {
-        .x = attn_place(x->data, x->type,
-                        sequence->b * stride[0] + hk * stride[1] +
-                            (sequence->first_key + keys.first) * stride[2]),
-        .row_stride = stride[2],
-        .element_stride = stride[3],
-        .rows = (size_t)(keys.end - keys.first),
-        .size = (size_t)size,
-        .type = x->type,
-    };
+    const struct attn_target to =
+        attn_rows_to(x, attn_head_place(x, sequence->b, hk),
+                     sequence->first_key + keys.first, keys.end - keys.first, size);
     group->backward->kernels->backward->put(&to, from + (size_t)keys.first * whole_size,
                                             whole_size, scale);
 }

@@ -4,6 +4,7 @@
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
 #include "attention/backward_sums.h"
+#include "attention/rows.h"
 #include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -166,16 +167,10 @@ static bool keys_are_finite(const struct attn_backward *backward,
     const attn_input *const key = &backward->problem.tensors->key;
     if (sequence->Lk == 0)
         return true;
-    const struct attn_matrix matrix = {
-        .x = attn_element(key->data, key->type,
-                          sequence->b * key->stride[0] + hk * key->stride[1] +
-                              sequence->first_key * key->stride[2]),
-        .row_stride = key->stride[2],
-        .element_stride = key->stride[3],
-        .rows = (size_t)sequence->Lk,
-        .size = (size_t)backward->problem.shape->D,
-        .type = key->type,
-    };
+    const void *const head = attn_element(
+        key->data, key->type, sequence->b * key->stride[0] + hk * key->stride[1]);
+    const struct attn_matrix matrix = attn_rows_of(
+        key, head, sequence->first_key, sequence->Lk, backward->problem.shape->D);
     return backward->kernels->backward->is_finite(&matrix);
 }
 

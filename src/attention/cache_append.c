@@ -1,10 +1,9 @@
 /* Appending to a cached sequence: pages are found first, so that a failure changes
  * nothing; then rows are converted to what the cache keeps. */
 #include "attention/cache.h"
-#include "attention/problem.h"
+#include "attention/rows.h"
 #include "kernel/backward_table.h"
 #include "kernel/decode_table.h"
-#include "kernel/table.h"
 #include <string.h>
 
 static attn_status check_rows(attn_context *context, const char *name,
@@ -100,14 +99,8 @@ static void convert(const attn_context *context, const attn_cache *cache, float 
 static struct attn_matrix rows_of(const attn_input *x, int64_t hk, int64_t first,
                                   int64_t rows, int64_t size)
 {
-    return (struct attn_matrix){
-        .x = attn_element(x->data, x->type, hk * x->stride[1] + first * x->stride[2]),
-        .row_stride = x->stride[2],
-        .element_stride = x->stride[3],
-        .rows = (size_t)rows,
-        .size = (size_t)size,
-        .type = x->type,
-    };
+    return attn_rows_of(x, attn_element(x->data, x->type, hk * x->stride[1]), first, rows,
+                        size);
 }
 
 attn_status attn_cache_append(attn_context *context, attn_cache *cache, int64_t sequence,

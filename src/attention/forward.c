@@ -7,6 +7,7 @@
 #include "attention/forward.h"
 #include "attention/forget.h"
 #include "attention/received.h"
+#include "attention/rows.h"
 #include "attention/widen.h"
 #include "kernel/backward_table.h"
 #include "kernel/dropout.h"
@@ -116,14 +117,9 @@ static bool values_are_finite(struct group *group, int64_t first, int64_t end)
             known->first_key[i] = -1;
     }
     if (known->first_key[n] != first) {
-        const struct attn_matrix values = {
-            .x = attn_element(walk->head.value, value->type, first * value->stride[2]),
-            .row_stride = value->stride[2],
-            .element_stride = value->stride[3],
-            .rows = (size_t)(attn_least(end, walk->sequence.Lk) - first),
-            .size = (size_t)walk->problem->shape->Dv,
-            .type = value->type,
-        };
+        const struct attn_matrix values = attn_rows_of(
+            value, walk->head.value, first, attn_least(end, walk->sequence.Lk) - first,
+            walk->problem->shape->Dv);
         known->first_key[n] = first;
         known->are_finite[n] = walk->kernels->backward->is_finite(&values);
     }
@@ -206,15 +202,8 @@ static void finish_panel(struct group *group, size_t p,
     if (group->kept_memory)
         attn_kept_finish(&group->kept[p], forward, panel, inverse, &group->walk,
                          &group->block, group->scores);
-    const struct attn_target to = {
-        .x = attn_place(head->output, output->type,
-                        panel->first_query * output->stride[2]),
-        .row_stride = output->stride[2],
-        .element_stride = output->stride[3],
-        .rows = (size_t)panel->queries,
-        .size = panel->Dv,
-        .type = output->type,
-    };
+    const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
+                                               panel->queries, (int64_t)panel->Dv);
     forward->kernels->store(&to, panel->output, width, of_output);
 }
 

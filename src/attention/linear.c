@@ -1,5 +1,6 @@
 /* Checks, loading and products of linear attention. */
 #include "attention/linear.h"
+#include "attention/rows.h"
 #include "attention/visibility.h"
 #include <math.h>
 #include <string.h>
@@ -74,23 +75,10 @@ int64_t attn_linear_visible_end(const struct attn_linear_head *head, int64_t que
 /* ---- Loading --------------------------------------------------------------------------
  */
 
-static struct attn_matrix rows_of(const attn_input *x, const void *origin, int64_t size,
-                                  int64_t first, int64_t rows)
-{
-    return (struct attn_matrix){
-        .x = attn_element(origin, x->type, first * x->stride[2]),
-        .row_stride = x->stride[2],
-        .element_stride = x->stride[3],
-        .rows = (size_t)rows,
-        .size = (size_t)size,
-        .type = x->type,
-    };
-}
-
 void attn_linear_load(const struct attn_linear *linear, float *to, const attn_input *x,
                       const void *origin, int64_t size, int64_t first, int64_t rows)
 {
-    const struct attn_matrix from = rows_of(x, origin, size, first, rows);
+    const struct attn_matrix from = attn_rows_of(x, origin, first, rows, size);
     linear->kernels->widen(to, &from);
 }
 

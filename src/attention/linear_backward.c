@@ -8,6 +8,7 @@
  * Σ (v_j, 1) φ(k_j)ᵀ, keys' and values' walking backward with Σ φ(q_i) dN_iᵀ. */
 #include "attention/gradients.h"
 #include "attention/linear.h"
+#include "attention/rows.h"
 #include <string.h>
 
 struct worker {
@@ -138,16 +139,8 @@ static void store_rows(const struct worker *w, const attn_output *x, int64_t h,
 {
     if (!x->data)
         return;
-    const struct attn_target to = {
-        .x = attn_place(x->data, x->type,
-                        w->head.sequence.b * x->stride[0] + h * x->stride[1] +
-                            (first_row + first) * x->stride[2]),
-        .row_stride = x->stride[2],
-        .element_stride = x->stride[3],
-        .rows = (size_t)rows,
-        .size = (size_t)size,
-        .type = x->type,
-    };
+    const struct attn_target to = attn_rows_to(
+        x, attn_head_place(x, w->head.sequence.b, h), first_row + first, rows, size);
     w->head.linear->kernels->backward->put(&to, from, stride, 1.0f);
 }
 

@@ -3,6 +3,7 @@
  * forms differ in where that line is drawn: after each key, at the chunk's first query,
  * or never. */
 #include "attention/linear.h"
+#include "attention/rows.h"
 #include <string.h>
 
 /* Scratch of one worker. */
@@ -110,14 +111,8 @@ static void store(const struct worker *w, int64_t first, int64_t queries)
             for (size_t e = 0; e < Dv; e++)
                 sum[e] /= sum[Dv];
     }
-    const struct attn_target to = {
-        .x = attn_place(w->head.head.output, output->type, first * output->stride[2]),
-        .row_stride = output->stride[2],
-        .element_stride = output->stride[3],
-        .rows = (size_t)queries,
-        .size = Dv,
-        .type = output->type,
-    };
+    const struct attn_target to =
+        attn_rows_to(output, w->head.head.output, first, queries, (int64_t)Dv);
     l->kernels->backward->put(&to, w->sum, l->E_whole, 1.0f);
 }
 

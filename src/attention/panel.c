@@ -1,6 +1,7 @@
 /* Fills panels and blocks. */
 #include "attention/panel.h"
 #include "attention/forget.h"
+#include "attention/rows.h"
 #include "kernel/pair_table.h"
 #include <assert.h>
 #include <math.h>
@@ -66,20 +67,13 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries)
 {
     const attn_input *const query = &walk->problem->tensors->query;
-    const int64_t *const stride = query->stride;
     const int64_t lanes = (int64_t)walk->kernels->lanes;
     panel->first_query = first_query;
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
     panel->position = first_query + walk->sequence.offset;
-    const struct attn_matrix rows = {
-        .x = attn_element(walk->head.query, query->type, first_query * stride[2]),
-        .row_stride = stride[2],
-        .element_stride = stride[3],
-        .rows = (size_t)queries,
-        .size = panel->D,
-        .type = query->type,
-    };
+    const struct attn_matrix rows =
+        attn_rows_of(query, walk->head.query, first_query, queries, (int64_t)panel->D);
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
     const size_t width = panel->vectors * walk->kernels->lanes;

@@ -1,5 +1,6 @@
 /* Widens blocks of keys and values. */
 #include "attention/widen.h"
+#include "attention/rows.h"
 #include "kernel/pair_table.h"
 #include <assert.h>
 
@@ -60,23 +61,11 @@ void attn_wide_init(struct attn_walk *walk, float *scratch, bool values)
     lay_out(&walk->wide, walk->problem, walk->kernels, walk->pairs, values, scratch);
 }
 
-static struct attn_matrix rows_of(const attn_input *tensor, const void *head,
-                                  int64_t first, int64_t end, int64_t size)
-{
-    return (struct attn_matrix){
-        .x = attn_element(head, tensor->type, first * tensor->stride[2]),
-        .row_stride = tensor->stride[2],
-        .element_stride = tensor->stride[3],
-        .rows = (size_t)(end - first),
-        .size = (size_t)size,
-        .type = tensor->type,
-    };
-}
-
 static void take_keys(struct attn_walk *walk, int64_t first, int64_t end)
 {
-    const struct attn_matrix rows = rows_of(&walk->problem->tensors->key, walk->head.key,
-                                            first, end, walk->problem->shape->D);
+    const struct attn_matrix rows =
+        attn_rows_of(&walk->problem->tensors->key, walk->head.key, first, end - first,
+                     walk->problem->shape->D);
     if (walk->pairs)
         walk->pairs->copy_keys(walk->wide.key, &rows);
     else
@@ -88,8 +77,8 @@ static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
     struct attn_wide *const wide = &walk->wide;
     const int64_t from = walk->pairs ? first - first % 2 : first;
     const struct attn_matrix rows =
-        rows_of(&walk->problem->tensors->value, walk->head.value, from, end,
-                walk->problem->shape->Dv);
+        attn_rows_of(&walk->problem->tensors->value, walk->head.value, from, end - from,
+                     walk->problem->shape->Dv);
     if (walk->pairs)
         wide->any_special = walk->pairs->pair_values(wide->value, wide->special, &rows);
     else
