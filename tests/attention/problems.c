@@ -11,7 +11,7 @@
 
 enum { GUARD = 64 };
 
-static uint64_t random_state;
+static uint64_t random_state, last_seed;
 
 int64_t random_below(int64_t bound)
 {
@@ -24,7 +24,7 @@ float random_float(void)
     return (float)(random_below(2000001) - 1000000) * 2e-6f;
 }
 
-static void *allocate(size_t count, size_t size)
+void *allocate(size_t count, size_t size)
 {
     void *const memory = calloc(count + 1, size);
     assert_non_null(memory);
@@ -368,6 +368,7 @@ static void choose_one_query(attn_shape *s)
 
 struct problem problem_create(uint64_t seed, unsigned rules)
 {
+    last_seed = seed;
     random_state = seed * 2 + 1;
     for (int i = 0; i < 4; i++)
         random_below(2); /* neighbouring seeds begin alike */
@@ -455,6 +456,19 @@ attn_tensors problem_tensors(const struct problem *p, const struct results *r)
         .lse = r->lse,
         .statistics = r->statistics,
     };
+}
+
+void assert_ok(const attn_context *context, attn_status status)
+{
+    if (status != ATTN_OK)
+        fail_msg("seed %d: %s", (int)last_seed, attn_context_message(context));
+}
+
+void problem_forward(attn_context *context, const struct problem *p,
+                     const struct results *r)
+{
+    const attn_tensors tensors = problem_tensors(p, r);
+    assert_ok(context, attn_forward(context, &p->shape, &tensors, &p->options));
 }
 
 void on_every_level(void (*check)(attn_context *))

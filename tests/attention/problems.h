@@ -67,6 +67,14 @@ void results_destroy(struct results *results);
 attn_tensors problem_tensors(const struct problem *problem,
                              const struct results *results);
 
+/* All that attn_forward gives of the problem. */
+void problem_forward(attn_context *context, const struct problem *problem,
+                     const struct results *results);
+
+/* Or the test fails, and names the problem that was created last by its seed. */
+void assert_ok(const attn_context *context, attn_status status);
+void *allocate(size_t count, size_t size); /* zeros */
+
 int64_t random_below(int64_t bound);
 float random_float(void); /* −2 to 2 */
 

@@ -4,7 +4,7 @@
  * promises. */
 #include "attention/reference.h"
 #include "dense.h"
-#include "problems.h"
+#include "slopes.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,74 +17,13 @@
 
 static uint64_t seed; /* names the problem in a failure */
 
-/* Every gradient that a problem has, in memory with gaps of NaN. */
-struct slopes {
-    struct tensor output, query, key, value, bias, log_forget;
-    float *sinks, *additive;
-};
-
-static struct slopes slopes_create(const struct problem *p)
-{
-    const attn_shape *const s = &p->shape;
-    struct slopes g = {
-        .output = tensor_create(s->B, s->H, s->Lq, s->Dv),
-        .query = tensor_create(s->B, s->H, s->Lq, s->D),
-        .key = tensor_create(s->B, s->Hk, s->Lk, s->D),
-        .value = tensor_create(s->B, s->Hk, s->Lk, s->Dv),
-    };
-    tensor_randomise(&g.output, 1.0f);
-    if (p->options.bias.data) {
-        const int64_t *const e = p->bias.extent;
-        g.bias = tensor_create(e[0], e[1], e[2], e[3]);
-        for (int axis = 0; axis < 4; axis++)
-            if (p->options.bias.stride[axis] == 0)
-                g.bias.stride[axis] = 0;
-    }
-    if (p->options.log_forget.data)
-        g.log_forget = tensor_create(s->B, s->H, s->Lk, 1);
-    if (p->options.sinks)
-        g.sinks = calloc((size_t)s->H + 1, sizeof *g.sinks);
-    if (p->additive)
-        g.additive = calloc((size_t)(s->H * s->D), sizeof *g.additive);
-    return g;
-}
-
-static void slopes_destroy(struct slopes *g)
-{
-    free(g->output.memory), free(g->query.memory), free(g->key.memory);
-    free(g->value.memory), free(g->bias.memory), free(g->sinks), free(g->additive);
-    free(g->log_forget.memory);
-}
-
-static attn_gradients slopes_gradients(const struct slopes *g)
-{
-    return (attn_gradients){
-        .output = tensor_input(&g->output),
-        .query = tensor_output(&g->query),
-        .key = tensor_output(&g->key),
-        .value = tensor_output(&g->value),
-        .bias = tensor_output(&g->bias),
-        .log_forget = tensor_output(&g->log_forget),
-        .sinks = g->sinks,
-        .additive = g->additive,
-    };
-}
-
-static void forward(attn_context *context, const struct problem *p,
-                    const struct results *r)
-{
-    const attn_tensors tensors = problem_tensors(p, r);
-    if (attn_forward(context, &p->shape, &tensors, &p->options) != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
-}
-
 static void backward(attn_context *context, const struct problem *p,
                      const struct results *r, const struct slopes *g)
 {
     const attn_tensors tensors = problem_tensors(p, r);
     const attn_gradients gradients = slopes_gradients(g);
-    if (attn_backward(context, &p->shape, &tensors, &p->options, &gradients) != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
+    assert_ok(context,
+              attn_backward(context, &p->shape, &tensors, &p->options, &gradients));
 }
 
 static void backward_reference(const struct problem *p, const struct results *r,
@@ -311,7 +250,7 @@ static void check_random_problems(attn_context *context)
                     for (int64_t d = 0; d < p.shape.Dv; d++)
                         *tensor_at(&expected.output, b, h, i, d) =
                             *tensor_at(&got.output, b, h, i, d);
-        forward(context, &p, &r);
+        problem_forward(context, &p, &r);
         backward(context, &p, &r, &got);
         backward_reference(&p, &r, &expected);
         assert_slopes_near(&p, &r, &got, &expected);
@@ -457,7 +396,7 @@ static void check_threads(attn_context *context)
         struct results r = results_create(&p);
         struct slopes alone = slopes_create(&p), got = slopes_create(&p);
         copy_tensor(&got.output, &alone.output);
-        forward(context, &p, &r);
+        problem_forward(context, &p, &r);
         backward(context, &p, &r, &alone);
         const attn_context_options options = {
             .isa = attn_context_isa(context),

@@ -19,30 +19,17 @@
 
 static uint64_t seed; /* names the problem in a failure */
 
-static void *allocate(size_t count, size_t size)
-{
-    void *const memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
-
-static void check(const attn_context *context, attn_status status)
-{
-    if (status != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
-}
-
 static attn_cache *create(attn_context *context, const attn_cache_options *options)
 {
     attn_cache *cache = NULL;
-    check(context, attn_cache_create(&cache, context, options));
+    assert_ok(context, attn_cache_create(&cache, context, options));
     return cache;
 }
 
 static int64_t open_sequence(attn_context *context, attn_cache *cache)
 {
     int64_t sequence = -1;
-    check(context, attn_cache_open(context, cache, &sequence));
+    assert_ok(context, attn_cache_open(context, cache, &sequence));
     return sequence;
 }
 
@@ -95,7 +82,8 @@ static void append_problem(attn_context *context, attn_cache *cache, int64_t seq
         attn_input key = tensor_input(&p->key), value = tensor_input(&p->value);
         key.data = tensor_at(&p->key, b, 0, done, 0);
         value.data = tensor_at(&p->value, b, 0, done, 0);
-        check(context, attn_cache_append(context, cache, sequence, count, &key, &value));
+        assert_ok(context,
+                  attn_cache_append(context, cache, sequence, count, &key, &value));
         done += count;
     }
     assert_int_equal(attn_cache_length(cache, sequence), length);
@@ -137,7 +125,7 @@ static void compare_with_forward(attn_context *context, const struct problem *p)
     memcpy(got.output.memory, expected.output.memory, output_floats(&got));
     got.output.data = got.output.memory + (expected.output.data - expected.output.memory);
     attn_tensors tensors = problem_tensors(p, &expected);
-    check(context, attn_forward(context, s, &tensors, &p->options));
+    assert_ok(context, attn_forward(context, s, &tensors, &p->options));
 
     int64_t sequences[4];
     for (int64_t b = 0; b < s->B; b++) {
@@ -149,7 +137,7 @@ static void compare_with_forward(attn_context *context, const struct problem *p)
     without.key_lengths = NULL;
     tensors = problem_tensors(p, &got);
     tensors.key = tensors.value = (attn_input){.data = NULL};
-    check(context, attn_decode(context, cache, &batch, &tensors, &without));
+    assert_ok(context, attn_decode(context, cache, &batch, &tensors, &without));
     assert_same_results(&expected, &got, RESULT_CLASSES);
     assert_same_received(s, cache, &batch, &expected.statistics, &got.statistics);
     results_destroy(&expected), results_destroy(&got);
@@ -229,8 +217,8 @@ static void check_every_step(attn_context *context)
     for (int64_t i = 0; i < L; i++) {
         float output[H * DV];
         const attn_tensors tensors = at_position(&t, i, output);
-        check(context, append(context, cache, sequence, t.key, t.value, L, i, 1));
-        check(context, attn_decode(context, cache, &batch, &tensors, &options));
+        assert_ok(context, append(context, cache, sequence, t.key, t.value, L, i, 1));
+        assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
         for (int64_t h = 0; h < H; h++)
             for (int64_t d = 0; d < DV; d++)
                 assert_float_equal(output[h * DV + d], t.output[(h * L + i) * DV + d],
@@ -303,7 +291,8 @@ static void check_eight_bits(attn_context *context)
                                                   .type = ATTN_CACHE_I8};
         attn_cache *const cache = create(context, &cache_options);
         const int64_t sequence = open_sequence(context, cache);
-        check(context, append(context, cache, sequence, t.key, t.value, L, 0, length));
+        assert_ok(context,
+                  append(context, cache, sequence, t.key, t.value, L, 0, length));
         for (int64_t hk = 0; hk < HK; hk++)
             for (int64_t j = 0; j < length; j++) {
                 float k[520], v[128];
@@ -320,7 +309,7 @@ static void check_eight_bits(attn_context *context)
         const attn_batch batch = {1, &sequence, H};
         float *const output = allocate((size_t)(H * Dv), sizeof *output);
         attn_tensors tensors = at_position(&t, 0, output);
-        check(context, attn_decode(context, cache, &batch, &tensors, &options));
+        assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
         const attn_shape shape = {1, H, HK, 1, length, D, Dv};
         tensors.key = attn_input_dense(t.key, HK, L, D);
         tensors.value = attn_input_dense(t.value, HK, L, Dv);
@@ -353,7 +342,7 @@ static void check_sixteen_bits(attn_context *context)
             .Hk = HK, .D = D, .Dv = D, .pages = 9, .type = (attn_cache_type)types[n]};
         attn_cache *const cache = create(context, &cache_options);
         const int64_t sequence = open_sequence(context, cache);
-        check(context, append(context, cache, sequence, t.key, t.value, L, 0, L));
+        assert_ok(context, append(context, cache, sequence, t.key, t.value, L, 0, L));
         uint16_t key[HK * L * D], value[HK * L * D];
         for (int64_t hk = 0; hk < HK; hk++)
             for (int64_t j = 0; j < L; j++) {
@@ -367,13 +356,13 @@ static void check_sixteen_bits(attn_context *context)
         attn_options options;
         attn_options_init(&options, &t.shape);
         attn_tensors tensors = at_position(&t, 3, cached);
-        check(context, attn_decode(context, cache, &batch, &tensors, &options));
+        assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
         tensors.key = attn_input_dense(key, HK, L, D);
         tensors.value = attn_input_dense(value, HK, L, D);
         tensors.key.type = tensors.value.type = types[n];
         tensors.output.data = output;
         const attn_shape shape = {1, H, HK, 1, L, D, D};
-        check(context, attn_forward(context, &shape, &tensors, &options));
+        assert_ok(context, attn_forward(context, &shape, &tensors, &options));
         assert_memory_equal(cached, output, sizeof output);
         attn_cache_destroy(cache);
     }
@@ -412,7 +401,8 @@ static void check_bfloat16(attn_context *context)
                                                   .type = ATTN_CACHE_BF16};
         attn_cache *const cache = create(context, &cache_options);
         const int64_t sequence = open_sequence(context, cache);
-        check(context, append(context, cache, sequence, t.key, t.value, L, 0, length));
+        assert_ok(context,
+                  append(context, cache, sequence, t.key, t.value, L, 0, length));
         uint16_t *const key = allocate(HK * L * D, sizeof *key);
         uint16_t *const value = allocate(HK * L * DV, sizeof *value);
         for (int64_t i = 0; i < HK * L * D; i++)
@@ -431,17 +421,17 @@ static void check_bfloat16(attn_context *context)
                                 .lse = lse};
         tensors.query.type = tensors.output.type = ATTN_BF16;
         attn_plan plan;
-        check(context,
-              attn_plan_decode(context, cache, &batch, &tensors, &options, &plan));
+        assert_ok(context,
+                  attn_plan_decode(context, cache, &batch, &tensors, &options, &plan));
         if (in_pairs != (strstr(plan.path, "bf16 products") != NULL))
             fail_msg("seed %d: the path is %s", (int)seed, plan.path);
-        check(context, attn_decode(context, cache, &batch, &tensors, &options));
+        assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
 
         tensors.key = attn_input_dense(key, HK, L, D);
         tensors.value = attn_input_dense(value, HK, L, DV);
         tensors.key.type = tensors.value.type = ATTN_BF16;
         tensors.output.data = again;
-        check(context, attn_forward(context, &shape, &tensors, &options));
+        assert_ok(context, attn_forward(context, &shape, &tensors, &options));
         if (seed % 3) /* pages of 17 keys have blocks of their own */
             for (int64_t i = 0; i < H * DV; i++)
                 if (output[i] != again[i])
@@ -498,14 +488,15 @@ static void check_nan(attn_context *context)
         for (int i = 0; i < L; i++) {
             float output[2 * D];
             attn_tensors tensors = at_position(&t, i, output);
-            check(context, append(context, cache, sequence, t.key, t.value, L, i, 1));
-            check(context, attn_decode(context, cache, &batch, &tensors, &options));
+            assert_ok(context, append(context, cache, sequence, t.key, t.value, L, i, 1));
+            assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
             const bool hit = i >= 5 && i - 9 <= 6;
             assert_true(hit == !isfinite(output[3]));
             keep[i] = i != 5 && i != 6;
             options.keep = (attn_keep){.data = keep, .stride = {0, 0, 0, 1}};
             if (i != 5) {
-                check(context, attn_decode(context, cache, &batch, &tensors, &options));
+                assert_ok(context,
+                          attn_decode(context, cache, &batch, &tensors, &options));
                 assert_true(isfinite(output[3]) && isfinite(output[2 * D - 1]));
             }
             options.keep.data = NULL;
@@ -542,8 +533,8 @@ static void a_full_cache_refuses_with_numbers_and_stays_as_it_was(void **state)
         .Hk = 1, .D = D, .Dv = D, .pages = 2, .page_keys = 2};
     attn_cache *const cache = create(context, &options);
     const int64_t sequence = open_sequence(context, cache);
-    check(context, append(context, cache, sequence, t.key, t.value, 5, 0, 3));
-    check(context, append(context, cache, sequence, t.key, t.value, 5, 3, 1));
+    assert_ok(context, append(context, cache, sequence, t.key, t.value, 5, 0, 3));
+    assert_ok(context, append(context, cache, sequence, t.key, t.value, 5, 3, 1));
     const size_t bytes = cache->layout.page * 2;
     char *const before = allocate(bytes, 1);
     memcpy(before, cache->memory, bytes);
@@ -556,7 +547,7 @@ static void a_full_cache_refuses_with_numbers_and_stays_as_it_was(void **state)
     assert_memory_equal(before, cache->memory, bytes);
 
     /* All or nothing: two of these three would fit. */
-    check(context, attn_cache_truncate(context, cache, sequence, 2));
+    assert_ok(context, attn_cache_truncate(context, cache, sequence, 2));
     assert_int_equal(append(context, cache, sequence, t.key, t.value, 5, 2, 3),
                      ATTN_ENOMEM);
     assert_int_equal(attn_cache_length(cache, sequence), 2);
@@ -575,7 +566,7 @@ static void decode_all(attn_context *context, const attn_cache *cache,
     const attn_tensors tensors = at_position(t, 0, output);
     attn_options options;
     attn_options_init(&options, &t->shape);
-    check(context, attn_decode(context, cache, &batch, &tensors, &options));
+    assert_ok(context, attn_decode(context, cache, &batch, &tensors, &options));
 }
 
 static void a_sequence_cut_and_filled_again_equals_a_fresh_one(void **state)
@@ -595,11 +586,12 @@ static void a_sequence_cut_and_filled_again_equals_a_fresh_one(void **state)
         attn_cache *const cache = create(context, &options);
         const int64_t cut = open_sequence(context, cache);
         const int64_t fresh = open_sequence(context, cache);
-        check(context, append(context, cache, fresh, t.key, t.value, L, 0, L));
-        check(context, append(context, cache, cut, t.key, t.value, L, 0, 100));
-        check(context, append(context, cache, cut, other.key, other.value, L, 0, 600));
-        check(context, attn_cache_truncate(context, cache, cut, 100));
-        check(context, append(context, cache, cut, t.key, t.value, L, 100, L - 100));
+        assert_ok(context, append(context, cache, fresh, t.key, t.value, L, 0, L));
+        assert_ok(context, append(context, cache, cut, t.key, t.value, L, 0, 100));
+        assert_ok(context,
+                  append(context, cache, cut, other.key, other.value, L, 0, 600));
+        assert_ok(context, attn_cache_truncate(context, cache, cut, 100));
+        assert_ok(context, append(context, cache, cut, t.key, t.value, L, 100, L - 100));
         float a[H * D], b[H * D];
         decode_all(context, cache, &t, cut, a);
         decode_all(context, cache, &t, fresh, b);
@@ -620,29 +612,29 @@ static void a_fork_shares_pages_until_one_of_both_writes(void **state)
         .Hk = 1, .D = D, .Dv = D, .pages = 10, .page_keys = 4};
     attn_cache *const cache = create(context, &options);
     const int64_t parent = open_sequence(context, cache);
-    check(context, append(context, cache, parent, t.key, t.value, L, 0, 10));
+    assert_ok(context, append(context, cache, parent, t.key, t.value, L, 0, 10));
     assert_int_equal(attn_cache_free_pages(cache), 7);
     int64_t child = -1;
-    check(context, attn_cache_fork(context, cache, parent, &child));
+    assert_ok(context, attn_cache_fork(context, cache, parent, &child));
     assert_int_equal(attn_cache_free_pages(cache), 7);
-    check(context, append(context, cache, child, other.key, other.value, L, 10, 1));
+    assert_ok(context, append(context, cache, child, other.key, other.value, L, 10, 1));
     assert_int_equal(attn_cache_free_pages(cache), 6);
-    check(context, append(context, cache, parent, t.key, t.value, L, 10, 1));
+    assert_ok(context, append(context, cache, parent, t.key, t.value, L, 10, 1));
     assert_int_equal(attn_cache_free_pages(cache), 6); /* nobody shares it any more */
     assert_int_equal(attn_cache_length(cache, parent), 11);
 
     float forked[H * D], fresh[H * D];
     const int64_t alone = open_sequence(context, cache);
-    check(context, append(context, cache, alone, t.key, t.value, L, 0, 10));
-    check(context, append(context, cache, alone, other.key, other.value, L, 10, 1));
+    assert_ok(context, append(context, cache, alone, t.key, t.value, L, 0, 10));
+    assert_ok(context, append(context, cache, alone, other.key, other.value, L, 10, 1));
     decode_all(context, cache, &t, child, forked);
     decode_all(context, cache, &t, alone, fresh);
     assert_memory_equal(forked, fresh, sizeof fresh);
-    check(context, attn_cache_close(context, cache, parent));
+    assert_ok(context, attn_cache_close(context, cache, parent));
     decode_all(context, cache, &t, child, forked);
     assert_memory_equal(forked, fresh, sizeof fresh);
-    check(context, attn_cache_close(context, cache, child));
-    check(context, attn_cache_close(context, cache, alone));
+    assert_ok(context, attn_cache_close(context, cache, child));
+    assert_ok(context, attn_cache_close(context, cache, alone));
     assert_int_equal(attn_cache_free_pages(cache), 10);
     attn_cache_destroy(cache);
     text_destroy(&t), text_destroy(&other);
@@ -679,7 +671,7 @@ static void model_append(attn_context *context, attn_cache *cache, struct model 
         assert_int_equal(attn_cache_length(cache, m->name), length);
         return;
     }
-    check(context, status);
+    assert_ok(context, status);
     for (int64_t n = 0; n < count; n++)
         for (int64_t hk = 0; hk < FUZZ_HK; hk++) {
             memcpy(m->key[m->length + n][hk], key[hk][n], sizeof key[hk][n]);
@@ -732,13 +724,13 @@ static void one_step(attn_context *context, attn_cache *cache, struct model *mod
         model_append(context, cache, m);
     } else if (what == 6) {
         m->length = random_below(m->length + 1);
-        check(context, attn_cache_truncate(context, cache, m->name, m->length));
+        assert_ok(context, attn_cache_truncate(context, cache, m->name, m->length));
     } else if (what == 7) {
-        check(context, attn_cache_close(context, cache, m->name));
+        assert_ok(context, attn_cache_close(context, cache, m->name));
         m->open = false;
     } else if (!other->open) {
         int64_t name = -1;
-        check(context, attn_cache_fork(context, cache, m->name, &name));
+        assert_ok(context, attn_cache_fork(context, cache, m->name, &name));
         *other = *m;
         other->name = name;
     }
@@ -793,8 +785,8 @@ static void check_threads(attn_context *context)
         float alone[3][FLOATS], query[3][FLOATS];
         for (int n = 0; n < 3; n++) {
             sequences[n] = open_sequence(context, cache);
-            check(context,
-                  append(context, cache, sequences[n], t.key, t.value, L, 0, lengths[n]));
+            assert_ok(context, append(context, cache, sequences[n], t.key, t.value, L, 0,
+                                      lengths[n]));
             decode_all(context, cache, &t, sequences[n], alone[n]);
             for (int h = 0; h < H; h++)
                 memcpy(query[n] + h * D, t.query + h * L * D, D * sizeof(float));
@@ -813,7 +805,8 @@ static void check_threads(attn_context *context)
             attn_options attention;
             attn_options_init(&attention, &t.shape);
             const attn_batch batch = {3, sequences, H};
-            check(threaded, attn_decode(threaded, cache, &batch, &tensors, &attention));
+            assert_ok(threaded,
+                      attn_decode(threaded, cache, &batch, &tensors, &attention));
             assert_int_equal(used, threads);
             assert_memory_equal(together, alone, sizeof alone);
             attn_context_destroy(threaded);
@@ -838,7 +831,7 @@ static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
     const attn_cache_options options = {.Hk = 2, .D = D, .Dv = D, .pages = 8};
     attn_cache *const cache = create(context, &options);
     const int64_t sequence = open_sequence(context, cache);
-    check(context, append(context, cache, sequence, t.key, t.value, L, 0, L));
+    assert_ok(context, append(context, cache, sequence, t.key, t.value, L, 0, L));
     float output[H * D] = {77.0f};
     const attn_tensors tensors = at_position(&t, 0, output);
     const attn_batch batch = {1, &sequence, H};
@@ -846,7 +839,8 @@ static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
     attn_options_init(&attention, &t.shape);
     attn_plan plan;
     char path[64];
-    check(context, attn_plan_decode(context, cache, &batch, &tensors, &attention, &plan));
+    assert_ok(context,
+              attn_plan_decode(context, cache, &batch, &tensors, &attention, &plan));
     snprintf(path, sizeof path, "single queries, splits of keys, %s",
              attn_context_isa(context));
     assert_string_equal(plan.path, path);
@@ -857,21 +851,22 @@ static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
     const int64_t other = open_sequence(context, cache_of_bytes);
     const attn_batch batch_of_bytes = {1, &other, H};
     attn_plan plan_of_bytes;
-    check(context, append(context, cache_of_bytes, other, t.key, t.value, L, 0, L));
-    check(context, attn_plan_decode(context, cache_of_bytes, &batch_of_bytes, &tensors,
-                                    &attention, &plan_of_bytes));
+    assert_ok(context, append(context, cache_of_bytes, other, t.key, t.value, L, 0, L));
+    assert_ok(context, attn_plan_decode(context, cache_of_bytes, &batch_of_bytes,
+                                        &tensors, &attention, &plan_of_bytes));
     assert_non_null(strstr(plan_of_bytes.path, "8 bits by "));
     attn_cache_destroy(cache_of_bytes);
     void *const memory = aligned_alloc(64, (plan.scratch_bytes + 63) / 64 * 64);
     assert_non_null(memory);
-    check(context, attn_context_lend_scratch(context, memory, plan.scratch_bytes - 1));
+    assert_ok(context,
+              attn_context_lend_scratch(context, memory, plan.scratch_bytes - 1));
     assert_int_equal(attn_decode(context, cache, &batch, &tensors, &attention),
                      ATTN_ENOMEM);
     assert_true(output[0] == 77.0f);
-    check(context, attn_context_lend_scratch(context, memory, plan.scratch_bytes));
-    check(context, attn_decode(context, cache, &batch, &tensors, &attention));
+    assert_ok(context, attn_context_lend_scratch(context, memory, plan.scratch_bytes));
+    assert_ok(context, attn_decode(context, cache, &batch, &tensors, &attention));
     assert_true(output[0] != 77.0f);
-    check(context, attn_context_lend_scratch(context, NULL, 0));
+    assert_ok(context, attn_context_lend_scratch(context, NULL, 0));
     free(memory);
     attn_cache_destroy(cache);
     text_destroy(&t);
@@ -919,7 +914,7 @@ static void what_a_cache_cannot_do_is_refused_by_name(void **state)
     attn_cache_options options = {.Hk = 1, .D = D, .Dv = D, .pages = 2};
     attn_cache *const cache = create(c, &options);
     int64_t sequence = open_sequence(c, cache);
-    check(c, append(c, cache, sequence, t.key, t.value, L, 0, L));
+    assert_ok(c, append(c, cache, sequence, t.key, t.value, L, 0, L));
     float output[2 * D];
     const int64_t lengths[] = {1};
     const attn_tensors tensors = at_position(&t, 0, output);
@@ -947,7 +942,7 @@ static void what_a_cache_cannot_do_is_refused_by_name(void **state)
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &good), ATTN_EINVAL,
                    "attn_decode: batch.count is 2147483648, expected 0 to 2147483647");
     batch.count = 1;
-    check(c, attn_cache_close(c, cache, sequence));
+    assert_ok(c, attn_cache_close(c, cache, sequence));
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &good), ATTN_EINVAL,
                    "is not open");
     assert_refused(c, attn_cache_close(c, cache, sequence), ATTN_EINVAL, "is not open");

@@ -33,13 +33,6 @@ static void leave_out(const attn_context *context, const char *name, const char 
     left_out++;
 }
 
-static void *zeros(size_t count, size_t size)
-{
-    void *const memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
-
 static void run_forward(attn_context *context, const attn_shape *shape,
                         const attn_tensors *tensors, const attn_options *options,
                         const char *name)
@@ -151,7 +144,7 @@ static float *concatenate(const struct array *past, const struct array *array,
     const int64_t length = before + next.length, size = next.size;
     *result = (struct view){
         next.heads, length, size, {next.heads * length * size, length * size, size, 1}};
-    float *const x = zeros((size_t)(array->extent[0] * result->stride[0]), sizeof *x);
+    float *const x = allocate((size_t)(array->extent[0] * result->stride[0]), sizeof *x);
     for (int64_t b = 0; b < array->extent[0]; b++)
         for (int64_t h = 0; h < next.heads; h++)
             for (int64_t l = 0; l < length; l++)
@@ -179,7 +172,7 @@ static float *expand_mask(const struct onnx_case *c, const attn_shape *shape,
         extent[4 - mask->rank + axis] = mask->extent[axis];
     for (int axis = 0; axis < 3; axis++)
         rows *= extent[axis];
-    float *const x = zeros((size_t)(rows * shape->Lk), sizeof *x);
+    float *const x = allocate((size_t)(rows * shape->Lk), sizeof *x);
     for (int64_t row = 0; row < rows; row++)
         for (int64_t key = 0; key < shape->Lk; key++) {
             float *const to = &x[row * shape->Lk + key];
@@ -201,7 +194,7 @@ static float *expand_mask(const struct onnx_case *c, const attn_shape *shape,
 /* A mask of booleans goes by keep, so that both ways are taken. */
 static uint8_t *keep_of_bias(attn_options *options, size_t count)
 {
-    uint8_t *const keep = zeros(count, 1);
+    uint8_t *const keep = allocate(count, 1);
     const float *const bias = options->bias.data;
     for (size_t n = 0; n < count; n++)
         keep[n] = bias[n] == 0.0f;
@@ -218,8 +211,8 @@ static void check_scores(attn_context *context, const struct onnx_case *c,
                          const attn_options *given)
 {
     const size_t rows = (size_t)(s->B * s->H * s->Lq);
-    float *const scores = zeros(rows * (size_t)s->Lk, sizeof *scores);
-    float *const lse = zeros(rows, sizeof *lse);
+    float *const scores = allocate(rows * (size_t)s->Lk, sizeof *scores);
+    float *const lse = allocate(rows, sizeof *lse);
     attn_options options = *given;
     if (c->scores_mode < 2) {
         options.keep.data = NULL, options.bias.data = NULL, options.key_lengths = NULL;
@@ -306,7 +299,7 @@ static void run_onnx(attn_context *context, const struct onnx_case *c)
         .Dv = value_view.size,
     };
     attn_options options = onnx_options(c, &shape);
-    int64_t *const lengths = zeros((size_t)shape.B, sizeof *lengths);
+    int64_t *const lengths = allocate((size_t)shape.B, sizeof *lengths);
     for (int64_t b = 0; b < shape.B && c->in[LENGTHS].x; b++)
         lengths[b] = (int64_t)c->in[LENGTHS].x[b];
     options.key_lengths = c->in[LENGTHS].x ? lengths : NULL;
@@ -324,7 +317,7 @@ static void run_onnx(attn_context *context, const struct onnx_case *c)
     if (c->in[Q].rank == 3)
         to = (struct view){
             .stride = {shape.H * shape.Lq * shape.Dv, shape.Dv, shape.H * shape.Dv, 1}};
-    float *const output = zeros(c->out[Y].count, sizeof *output);
+    float *const output = allocate(c->out[Y].count, sizeof *output);
     attn_tensors tensors = {
         .query = {.data = query},
         .key = {.data = key},
@@ -511,7 +504,7 @@ static void check_gradient(const float *dense, const int64_t full[4],
 {
     int64_t extent[4], stride[4];
     broadcast(expected, extent, stride);
-    float *const sum = zeros(expected->count, sizeof *sum);
+    float *const sum = allocate(expected->count, sizeof *sum);
     size_t n = 0;
     for (int64_t b = 0; b < full[0]; b++)
         for (int64_t h = 0; h < full[1]; h++)
@@ -538,7 +531,7 @@ static attn_options torch_options(const struct torch_case *c, const attn_shape *
 static uint8_t *add_mask(attn_options *options, const struct torch_case *c,
                          const float *x, const int64_t stride[4])
 {
-    uint8_t *const keep = zeros(c->in[TORCH_MASK].count, 1);
+    uint8_t *const keep = allocate(c->in[TORCH_MASK].count, 1);
     for (size_t n = 0; n < c->in[TORCH_MASK].count; n++)
         keep[n] = c->in[TORCH_MASK].x[n] != 0.0;
     if (c->in[TORCH_MASK].x && c->mask_is_bool) {
@@ -590,10 +583,10 @@ static void run_torch(attn_context *context, const struct torch_case *c)
         {s.B, s.H, s.Lq, s.Lk},
     };
     for (size_t n = 0; n < TORCH_ARGUMENTS; n++)
-        slope[n] = zeros((size_t)(full[n][0] * full[n][1] * full[n][2] * full[n][3]),
-                         sizeof *slope[n]);
-    float *const output = zeros(c->out.count, sizeof *output);
-    float *const lse = zeros((size_t)(s.B * s.H * s.Lq), sizeof *lse);
+        slope[n] = allocate((size_t)(full[n][0] * full[n][1] * full[n][2] * full[n][3]),
+                            sizeof *slope[n]);
+    float *const output = allocate(c->out.count, sizeof *output);
+    float *const lse = allocate((size_t)(s.B * s.H * s.Lq), sizeof *lse);
     float *const cotangent = array_floats(&c->cotangent);
     attn_tensors tensors = {
         .query.data = x[TORCH_QUERY],

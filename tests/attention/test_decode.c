@@ -21,12 +21,6 @@
 enum { H = 6, HK = 2, GROUP = H / HK, L = 1500, D = 24, DV = 17, BLOCK = 32 };
 enum { BLOCKS = (L + BLOCK - 1) / BLOCK };
 
-static void check(const attn_context *context, attn_status status)
-{
-    if (status != ATTN_OK)
-        fail_msg("%s", attn_context_message(context));
-}
-
 /* ---- A text and its cache -------------------------------------------------------------
  */
 
@@ -114,10 +108,10 @@ static void open_cache(attn_context *context, struct text *t, attn_cache_type ty
                                         .pages = (L + page_keys - 1) / page_keys,
                                         .page_keys = page_keys,
                                         .type = type};
-    check(context, attn_cache_create(&t->cache, context, &options));
-    check(context, attn_cache_open(context, t->cache, &t->sequence));
-    check(context, attn_cache_append(context, t->cache, t->sequence, length,
-                                     &t->tensors.key, &t->tensors.value));
+    assert_ok(context, attn_cache_create(&t->cache, context, &options));
+    assert_ok(context, attn_cache_open(context, t->cache, &t->sequence));
+    assert_ok(context, attn_cache_append(context, t->cache, t->sequence, length,
+                                         &t->tensors.key, &t->tensors.value));
 }
 
 /* What the cache keeps, as floats, in place of what was appended. */
@@ -191,7 +185,7 @@ static void decode(attn_context *context, const struct text *t, int64_t position
     const attn_batch batch = {1, &t->sequence, H};
     const attn_options options = options_at(t, position);
     const attn_tensors tensors = tensors_at(t, position, row);
-    check(context, attn_decode(context, t->cache, &batch, &tensors, &options));
+    assert_ok(context, attn_decode(context, t->cache, &batch, &tensors, &options));
 }
 
 static void assert_near(double got, double expected, double bound, const char *what,
@@ -373,10 +367,10 @@ static void check_touched(attn_context *context)
     float *const rows = floats(length * SIZE);
     attn_cache *cache = NULL;
     int64_t sequence;
-    check(context, attn_cache_create(&cache, context, &options));
-    check(context, attn_cache_open(context, cache, &sequence));
+    assert_ok(context, attn_cache_create(&cache, context, &options));
+    assert_ok(context, attn_cache_open(context, cache, &sequence));
     const attn_input all = attn_input_dense(rows, 1, length, SIZE);
-    check(context, attn_cache_append(context, cache, sequence, length, &all, &all));
+    assert_ok(context, attn_cache_append(context, cache, sequence, length, &all, &all));
     assert_int_equal((uintptr_t)cache->memory % 4096, 0);
     uint8_t blocks[PAGES];
     for (int64_t n = 0; n < PAGES; n++)
@@ -390,20 +384,20 @@ static void check_touched(attn_context *context)
     attn_plan dense, sparse;
     attn_options_init(&o, &(attn_shape){.D = SIZE});
     o.causal = true;
-    check(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &dense));
+    assert_ok(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &dense));
     o.blocks = (attn_keep){blocks, {0, 0, 0, 1}};
     o.block_size = KEYS;
-    check(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &sparse));
+    assert_ok(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &sparse));
     assert_true(dense.visible_pairs == 2.0 * (double)length);
     assert_true(sparse.visible_pairs == 2.0 * (double)length / 16.0);
-    check(context, attn_decode(context, cache, &batch, &tensors, &o));
+    assert_ok(context, attn_decode(context, cache, &batch, &tensors, &o));
     memcpy(again, output, sizeof again);
     if (sysconf(_SC_PAGESIZE) == 4096) {
         for (int64_t n = 0; n < PAGES; n++)
             if (!blocks[n])
                 assert_int_equal(
                     mprotect(cache->memory + n * PAGE_BYTES, PAGE_BYTES, PROT_NONE), 0);
-        check(context, attn_decode(context, cache, &batch, &tensors, &o));
+        assert_ok(context, attn_decode(context, cache, &batch, &tensors, &o));
         assert_memory_equal(output, again, sizeof again);
         assert_int_equal(
             mprotect(cache->memory, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE), 0);
@@ -415,11 +409,11 @@ static void check_touched(attn_context *context)
     /* Splits that nobody sees take nothing. */
     memset(blocks, 0, sizeof blocks);
     blocks[PAGES / 2] = 1;
-    check(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &sparse));
+    assert_ok(context, attn_plan_decode(context, cache, &batch, &tensors, &o, &sparse));
     assert_true(sparse.visible_pairs == 2.0 * KEYS);
     assert_true(sparse.scratch_bytes < dense.scratch_bytes);
     memset(blocks, 0, sizeof blocks);
-    check(context, attn_decode(context, cache, &batch, &tensors, &o));
+    assert_ok(context, attn_decode(context, cache, &batch, &tensors, &o));
     for (int n = 0; n < 2 * SIZE; n++)
         assert_true(output[n] == 0.0f);
     attn_cache_destroy(cache);
@@ -497,12 +491,13 @@ static void check_company(attn_context *context)
         attn_cache_options pages = t->cache->options;
         attn_cache_destroy(t->cache);
         pages.pages = 20;
-        check(context, attn_cache_create(&t->cache, context, &pages));
+        assert_ok(context, attn_cache_create(&t->cache, context, &pages));
         for (int b = 0; b < COUNT; b++) {
             const int64_t own = lengths[b] - 1;
-            check(context, attn_cache_open(context, t->cache, &sequences[b]));
-            check(context, attn_cache_append(context, t->cache, sequences[b], lengths[b],
-                                             &t->tensors.key, &t->tensors.value));
+            assert_ok(context, attn_cache_open(context, t->cache, &sequences[b]));
+            assert_ok(context,
+                      attn_cache_append(context, t->cache, sequences[b], lengths[b],
+                                        &t->tensors.key, &t->tensors.value));
             t->sequence = sequences[b];
             decode(context, t, own, rows);
             memcpy(alone[b], rows->output, sizeof alone[b]);
@@ -526,7 +521,7 @@ static void check_company(attn_context *context)
                                                   .parallel_for = thread_each};
             attn_context *threaded = NULL;
             assert_int_equal(attn_context_create(&threaded, &options), ATTN_OK);
-            check(threaded, attn_decode(threaded, t->cache, &batch, &tensors, &o));
+            assert_ok(threaded, attn_decode(threaded, t->cache, &batch, &tensors, &o));
             assert_memory_equal(together, alone, sizeof alone);
             attn_context_destroy(threaded);
         }
@@ -592,7 +587,7 @@ static void what_does_not_fit_is_refused_by_name_and_writes_nothing(void **state
     assert_refused(c, attn_decode(c, t->cache, &batch, &tensors, &o),
                    "attn_decode: options.sink_keys is -1");
     assert_memory_equal(&row[0], &row[1], sizeof *row);
-    check(c, attn_decode(c, t->cache, &batch, &tensors, &good));
+    assert_ok(c, attn_decode(c, t->cache, &batch, &tensors, &good));
     attn_cache_destroy(t->cache);
     text_destroy(t), free(row);
     attn_context_destroy(c);

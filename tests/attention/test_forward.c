@@ -14,13 +14,6 @@
 
 static uint64_t seed; /* names the problem in a failure */
 
-static void run(attn_context *context, const struct problem *p, const struct results *r)
-{
-    const attn_tensors tensors = problem_tensors(p, r);
-    if (attn_forward(context, &p->shape, &tensors, &p->options) != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
-}
-
 static void assert_near(float got, float expected, double bound, const char *what,
                         size_t i)
 {
@@ -138,7 +131,7 @@ static void check_random(attn_context *context, uint64_t problems, unsigned rule
         const attn_tensors to_expected = problem_tensors(&p, &expected);
         assert_int_equal(attn_forward_reference(&p.shape, &to_expected, &p.options),
                          ATTN_OK);
-        run(context, &p, &got);
+        problem_forward(context, &p, &got);
         assert_results_near(&p, &got, &expected);
         assert_gaps_untouched(&got.output);
         results_destroy(&got), results_destroy(&expected), problem_destroy(&p);
@@ -210,8 +203,8 @@ static void check_statistics_leave_output_alone(attn_context *context)
         without.output.data =
             without.output.memory + (with.output.data - with.output.memory);
         without.statistics = (attn_statistics){0};
-        run(context, &p, &with);
-        run(context, &p, &without);
+        problem_forward(context, &p, &with);
+        problem_forward(context, &p, &without);
         assert_same_bits(&with, &without);
         free(without.output.memory), free(without.lse);
         results_destroy(&with), problem_destroy(&p);

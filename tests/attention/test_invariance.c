@@ -13,13 +13,6 @@
 
 #include <cmocka.h>
 
-static void *allocate(size_t count, size_t size)
-{
-    void *const memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
-
 /* ---- Threads --------------------------------------------------------------------------
  */
 

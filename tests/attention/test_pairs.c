@@ -14,13 +14,6 @@
 
 static uint64_t seed; /* names the problem in a failure */
 
-static void *allocate(size_t count, size_t size)
-{
-    void *const memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
-
 /* Skips the test, and says so, where no instruction set has such kernels. */
 static attn_context *context_with_pairs(void)
 {
@@ -33,12 +26,6 @@ static attn_context *context_with_pairs(void)
     }
     assert_int_equal(status, ATTN_OK);
     return context;
-}
-
-static void assert_ok(const attn_context *context, attn_status status)
-{
-    if (status != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
 }
 
 static void assert_uses_pairs(attn_context *context, const attn_shape *shape,

@@ -3,10 +3,10 @@
  * that call the other tests say what is right.  Random types, strides and options, every
  * instruction set. */
 #include "attention/reference.h"
+#include "dense.h"
 #include "kernel/backward_table.h"
-#include "problems.h"
+#include "slopes.h"
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,13 +17,6 @@
 #include <cmocka.h>
 
 static uint64_t seed; /* names the problem in a failure */
-
-static void *allocate(size_t count, size_t size)
-{
-    void *const memory = calloc(count + 1, size);
-    assert_non_null(memory);
-    return memory;
-}
 
 /* ---- Conversions ----------------------------------------------------------------------
  */
@@ -208,12 +201,6 @@ static attn_tensors narrow_tensors(const struct twins *t, const struct results *
     return tensors;
 }
 
-static void assert_ok(const attn_context *context, attn_status status)
-{
-    if (status != ATTN_OK)
-        fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
-}
-
 /* ---- Forward --------------------------------------------------------------------------
  */
 
@@ -313,72 +300,39 @@ static void weights_have_the_bits_of_widened_tensors(void **state)
 /* ---- Backward -------------------------------------------------------------------------
  */
 
-struct slopes {
-    struct tensor output, query, key, value, bias;
-    struct narrow narrow_output, narrow_query, narrow_key, narrow_value, narrow_bias;
-    float *sinks;
+/* The slopes of the wide problem, of what both have in common; and the narrow ones. */
+struct twin_slopes {
+    struct slopes wide;
+    struct narrow output, query, key, value, bias;
 };
 
-static struct slopes slopes_create(const struct problem *p)
+static struct twin_slopes twin_slopes_create(const struct problem *p)
 {
-    const attn_shape *const s = &p->shape;
-    struct slopes g = {
-        .output = tensor_create(s->B, s->H, s->Lq, s->Dv),
-        .query = tensor_create(s->B, s->H, s->Lq, s->D),
-        .key = tensor_create(s->B, s->Hk, s->Lk, s->D),
-        .value = tensor_create(s->B, s->Hk, s->Lk, s->Dv),
-    };
-    tensor_randomise(&g.output, 1.0f);
-    if (p->options.bias.data) {
-        const int64_t *const e = p->bias.extent;
-        g.bias = tensor_create(e[0], e[1], e[2], e[3]);
-        for (int axis = 0; axis < 4; axis++)
-            if (p->options.bias.stride[axis] == 0)
-                g.bias.stride[axis] = 0;
-    }
-    g.narrow_output = narrow_twin(&g.output, random_type());
-    g.narrow_query = narrow_twin(&g.query, random_type());
-    g.narrow_key = narrow_twin(&g.key, random_type());
-    g.narrow_value = narrow_twin(&g.value, random_type());
-    g.narrow_bias = narrow_twin(&g.bias, random_type());
-    if (p->options.sinks)
-        g.sinks = allocate((size_t)s->H, sizeof *g.sinks);
+    struct twin_slopes g = {.wide = slopes_create(p)};
+    g.output = narrow_twin(&g.wide.output, random_type());
+    g.query = narrow_twin(&g.wide.query, random_type());
+    g.key = narrow_twin(&g.wide.key, random_type());
+    g.value = narrow_twin(&g.wide.value, random_type());
+    g.bias = narrow_twin(&g.wide.bias, random_type());
     return g;
 }
 
-static void slopes_destroy(struct slopes *g)
+static void twin_slopes_destroy(struct twin_slopes *g)
 {
-    struct tensor *const wide[] = {&g->output, &g->query, &g->key, &g->value, &g->bias};
-    struct narrow *const narrow[] = {&g->narrow_output, &g->narrow_query, &g->narrow_key,
-                                     &g->narrow_value, &g->narrow_bias};
-    for (size_t n = 0; n < sizeof wide / sizeof *wide; n++)
-        free(wide[n]->memory), free(narrow[n]->memory);
-    free(g->sinks);
+    free(g->output.memory), free(g->query.memory), free(g->key.memory);
+    free(g->value.memory), free(g->bias.memory);
+    slopes_destroy(&g->wide);
 }
 
-static attn_gradients wide_gradients(const struct slopes *g)
+static attn_gradients narrow_gradients(const struct twin_slopes *g)
 {
-    return (attn_gradients){
-        .output = tensor_input(&g->output),
-        .query = tensor_output(&g->query),
-        .key = tensor_output(&g->key),
-        .value = tensor_output(&g->value),
-        .bias = tensor_output(&g->bias),
-        .sinks = g->sinks,
-    };
-}
-
-static attn_gradients narrow_gradients(const struct slopes *g)
-{
-    const attn_gradients wide = wide_gradients(g);
-    return (attn_gradients){
-        .output = narrow_input(wide.output, &g->narrow_output),
-        .query = narrow_output(wide.query, &g->narrow_query),
-        .key = narrow_output(wide.key, &g->narrow_key),
-        .value = narrow_output(wide.value, &g->narrow_value),
-        .bias = narrow_output(wide.bias, &g->narrow_bias),
-        .sinks = g->sinks,
-    };
+    attn_gradients gradients = slopes_gradients(&g->wide);
+    gradients.output = narrow_input(gradients.output, &g->output);
+    gradients.query = narrow_output(gradients.query, &g->query);
+    gradients.key = narrow_output(gradients.key, &g->key);
+    gradients.value = narrow_output(gradients.value, &g->value);
+    gradients.bias = narrow_output(gradients.bias, &g->bias);
+    return gradients;
 }
 
 /* The output stays fp32 in both, so that what is taken from it is the same. */
@@ -388,24 +342,25 @@ static void check_backward(attn_context *context)
         struct twins t = twins_create(RULES_ALL);
         const attn_shape *const s = &t.wide.shape;
         struct results r = results_create(&t.wide);
-        struct slopes g = slopes_create(&t.wide);
+        struct twin_slopes g = twin_slopes_create(&t.wide);
         const attn_tensors as_wide = problem_tensors(&t.wide, &r);
         const attn_tensors as_narrow = narrow_tensors(&t, &r);
-        const attn_gradients wide = wide_gradients(&g), narrow = narrow_gradients(&g);
+        const attn_gradients wide = slopes_gradients(&g.wide);
+        const attn_gradients narrow = narrow_gradients(&g);
         assert_ok(context, attn_forward(context, s, &as_wide, &t.wide.options));
         assert_ok(context, attn_backward(context, s, &as_wide, &t.wide.options, &wide));
         float *const sinks = allocate((size_t)s->H, sizeof *sinks);
-        if (g.sinks)
-            memcpy(sinks, g.sinks, (size_t)s->H * sizeof *sinks);
+        if (g.wide.sinks)
+            memcpy(sinks, g.wide.sinks, (size_t)s->H * sizeof *sinks);
         assert_ok(context, attn_backward(context, s, &as_narrow, &t.options, &narrow));
-        assert_twins(&g.narrow_query, &g.query, "gradient of the query");
-        assert_twins(&g.narrow_key, &g.key, "gradient of the key");
-        assert_twins(&g.narrow_value, &g.value, "gradient of the value");
-        assert_twins(&g.narrow_bias, &g.bias, "gradient of the bias");
-        if (g.sinks)
-            assert_floats_same(g.sinks, sinks, (size_t)s->H, "gradient of the sink");
+        assert_twins(&g.query, &g.wide.query, "gradient of the query");
+        assert_twins(&g.key, &g.wide.key, "gradient of the key");
+        assert_twins(&g.value, &g.wide.value, "gradient of the value");
+        assert_twins(&g.bias, &g.wide.bias, "gradient of the bias");
+        if (g.wide.sinks)
+            assert_floats_same(g.wide.sinks, sinks, (size_t)s->H, "gradient of the sink");
         free(sinks);
-        slopes_destroy(&g), results_destroy(&r), twins_destroy(&t);
+        twin_slopes_destroy(&g), results_destroy(&r), twins_destroy(&t);
     }
 }
 
@@ -486,42 +441,12 @@ static void run(attn_context *context, const struct call *c)
               attn_backward(context, &c->shape, &c->tensors, &c->options, &c->gradients));
 }
 
-enum { THREADS = 3 };
-
-struct job {
-    void (*task)(void *argument, size_t index);
-    void *argument;
-    size_t first, count;
-};
-
-static void *do_job(void *argument)
-{
-    const struct job *const job = argument;
-    for (size_t index = job->first; index < job->count; index += THREADS)
-        job->task(job->argument, index);
-    return NULL;
-}
-
-static void in_threads(void *pool, size_t count, void (*task)(void *, size_t),
-                       void *argument)
-{
-    (void)pool;
-    pthread_t threads[THREADS];
-    struct job jobs[THREADS];
-    for (size_t n = 0; n < THREADS; n++) {
-        jobs[n] = (struct job){task, argument, n, count};
-        assert_int_equal(pthread_create(&threads[n], NULL, do_job, &jobs[n]), 0);
-    }
-    for (size_t n = 0; n < THREADS; n++)
-        pthread_join(threads[n], NULL);
-}
-
 /* Both ways that backward shares out its work. */
 static void check_threads(attn_context *context)
 {
     attn_context *many = NULL;
     const attn_context_options options = {
-        .isa = attn_context_isa(context), .threads = THREADS, .parallel_for = in_threads};
+        .isa = attn_context_isa(context), .threads = 3, .parallel_for = thread_each};
     assert_int_equal(attn_context_create(&many, &options), ATTN_OK);
     for (attn_type type = ATTN_F32; type <= ATTN_BF16; type++)
         for (int64_t heads = 1; heads <= 6; heads += 5) {

@@ -56,15 +56,13 @@ static void check_rectangles(attn_context *context)
         const attn_rectangle r = choose_rectangle(&p.shape);
         const int64_t stride = r.keys + random_below(3);
         const size_t floats = (size_t)(r.queries * stride);
-        float *const weights = calloc(floats + 1, sizeof *weights);
-        assert_non_null(weights);
+        float *const weights = allocate(floats, sizeof *weights);
         for (int with_lse = 0; with_lse < 2; with_lse++) {
             for (size_t n = 0; n < floats; n++)
                 weights[n] = 77.0f;
             tensors.lse = with_lse ? results.lse : NULL;
-            if (attn_weights(context, &p.shape, &tensors, &p.options, &r, weights,
-                             stride) != ATTN_OK)
-                fail_msg("seed %d: %s", (int)seed, attn_context_message(context));
+            assert_ok(context, attn_weights(context, &p.shape, &tensors, &p.options, &r,
+                                            weights, stride));
             assert_weights_near(&p, &tensors, &r, weights, stride);
         }
         free(weights);
