@@ -2,8 +2,9 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "small_training.h"
 #include "base/mix.h"
+#include "file/file.h"
+#include "tests/folder.h"
 #include "train/task.h"
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,12 +54,10 @@ static void write_pairs(const char *path, size_t lines, uint64_t seed)
 void small_training_set_up(small_training *small)
 {
     attn_error error = {ATTN_OK, ""};
-    const char *const temporary = getenv("TMPDIR");
-    snprintf(small->folder, sizeof small->folder, "%s/attn-train-XXXXXX",
-             temporary ? temporary : "/tmp");
-    assert_non_null(mkdtemp(small->folder));
-    snprintf(small->train, sizeof small->train, "%s/train.tsv", small->folder);
-    snprintf(small->valid, sizeof small->valid, "%s/valid.tsv", small->folder);
+    assert_int_equal(folder_make(NULL), 0);
+    small->folder = folder;
+    snprintf(small->train, sizeof small->train, "%s", in_folder("train.tsv"));
+    snprintf(small->valid, sizeof small->valid, "%s", in_folder("valid.tsv"));
     write_pairs(small->train, TRAIN_LINES, 1);
     write_pairs(small->valid, VALID_LINES, 2);
     if (attn_recipe_parse(&small->recipe, attn_task_kinds(), RECIPE, "small", &error) !=
@@ -66,29 +65,37 @@ void small_training_set_up(small_training *small)
         fail_msg("%s", error.message);
 }
 
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *place)
-{
-    (void)status;
-    (void)kind;
-    (void)place;
-    return remove(path);
-}
-
 void small_training_tear_down(small_training *small)
 {
-    nftw(small->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(NULL);
     attn_recipe_free(&small->recipe);
 }
 
 attn_train_options small_training_options(const small_training *small, const char *name,
                                           size_t threads, char out[600])
 {
-    snprintf(out, 600, "%s/%s", small->folder, name);
+    snprintf(out, 600, "%s", in_folder(name));
     return (attn_train_options){
         .out = out,
         .train = small->train,
         .valid = small->valid,
         .threads = threads,
     };
+}
+
+void assert_same_file(const char *one, const char *two, const char *name)
+{
+    char path[640], *data[2];
+    size_t length[2];
+    attn_error error;
+    const char *const folders[] = {one, two};
+    for (size_t n = 0; n < 2; n++) {
+        snprintf(path, sizeof path, "%s/%s", folders[n], name);
+        assert_int_equal(attn_file_read(path, 1 << 24, &data[n], &length[n], &error),
+                         ATTN_OK);
+    }
+    assert_int_equal(length[0], length[1]);
+    assert_memory_equal(data[0], data[1], length[0]);
+    free(data[0]);
+    free(data[1]);
 }

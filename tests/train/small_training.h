@@ -6,7 +6,7 @@
 #include "train/train.h"
 
 typedef struct small_training {
-    char folder[256]; /* temporary */
+    const char *folder; /* temporary */
     char train[300], valid[300];
     attn_recipe recipe;
 } small_training;
@@ -18,5 +18,8 @@ void small_training_tear_down(small_training *small);
 /* Into folder/name, on threads threads. */
 attn_train_options small_training_options(const small_training *small, const char *name,
                                           size_t threads, char out[600]);
+
+/* That two folders hold the same file of that name. */
+void assert_same_file(const char *one, const char *two, const char *name);
 
 #endif

@@ -18,24 +18,6 @@
 
 enum { OUT_BYTES = 600, PATH_BYTES = OUT_BYTES + 32, VALID_EVERY = 5 };
 
-static void assert_same_model(const char *one, const char *two)
-{
-    const char *const folders[] = {one, two};
-    char *model[2];
-    size_t length[2];
-    for (size_t n = 0; n < 2; n++) {
-        char path[PATH_BYTES];
-        attn_error error;
-        snprintf(path, sizeof path, "%s/model.safetensors", folders[n]);
-        assert_int_equal(attn_file_read(path, 1 << 24, &model[n], &length[n], &error),
-                         ATTN_OK);
-    }
-    assert_int_equal(length[0], length[1]);
-    assert_memory_equal(model[0], model[1], length[0]);
-    free(model[0]);
-    free(model[1]);
-}
-
 /* The first line of the log follows the first validation. */
 static void a_full_disk_ends_a_training_which_goes_on_with_the_same_bits(void **state)
 {
@@ -66,7 +48,7 @@ static void a_full_disk_ends_a_training_which_goes_on_with_the_same_bits(void **
     options.resume = true;
     assert_int_equal(attn_train(&small.recipe, &options, &end, &error), ATTN_OK);
     assert_int_equal(end, ATTN_TRAIN_FINISHED);
-    assert_same_model(whole, out);
+    assert_same_file(whole, out, "model.safetensors");
     small_training_tear_down(&small);
 }
 

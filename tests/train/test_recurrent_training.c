@@ -101,23 +101,6 @@ static void it_learns_a_hundred_pairs_by_heart(void **state)
     }
 }
 
-static void assert_same_model(const char *a, const char *b)
-{
-    char path[700], *texts[2];
-    size_t lengths[2];
-    const char *const folders[] = {a, b};
-    attn_error error;
-    for (int n = 0; n < 2; n++) {
-        snprintf(path, sizeof path, "%s/model.safetensors", folders[n]);
-        if (attn_file_read(path, 1 << 24, &texts[n], &lengths[n], &error) != ATTN_OK)
-            fail_msg("%s", error.message);
-    }
-    assert_int_equal(lengths[0], lengths[1]);
-    assert_memory_equal(texts[0], texts[1], lengths[0]);
-    free(texts[0]);
-    free(texts[1]);
-}
-
 static void a_stopped_training_ends_with_the_bits_of_an_unbroken_one(void **state)
 {
     (void)state;
@@ -136,7 +119,7 @@ static void a_stopped_training_ends_with_the_bits_of_an_unbroken_one(void **stat
         train(&small, &options, ATTN_TRAIN_LIMIT);
         options.max_steps = 0;
         train(&small, &options, ATTN_TRAIN_FINISHED);
-        assert_same_model(whole, parts);
+        assert_same_file(whole, parts, "model.safetensors");
         small_training_tear_down(&small);
     }
 }
@@ -183,7 +166,7 @@ static void swapped_data_is_data_that_stands_the_other_way_round(void **state)
     swap_file(small.valid);
     options = small_training_options(&small, "swapped", 1, swapped);
     train(&small, &options, ATTN_TRAIN_FINISHED);
-    assert_same_model(plain, swapped);
+    assert_same_file(plain, swapped, "model.safetensors");
     small_training_tear_down(&small);
 }
 
