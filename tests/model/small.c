@@ -3,6 +3,7 @@
 #include "file/safetensors.h"
 #include <dirent.h>
 #include <jansson.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,6 +72,71 @@ attn_context *small_context(void)
     assert_int_equal(attn_context_create(&context, NULL), ATTN_OK);
     return context;
 }
+
+attn_tape *small_tape(void)
+{
+    attn_tape *tape;
+    assert_int_equal(attn_tape_create(&tape, small_context()), ATTN_OK);
+    return tape;
+}
+
+void small_tape_destroy(attn_tape *tape)
+{
+    attn_context *const context = attn_tape_context(tape);
+    attn_tape_destroy(tape);
+    attn_context_destroy(context);
+}
+
+/* ---- Learning -------------------------------------------------------------------- */
+
+static double difference(const struct small_learner *learner, float *value, float step)
+{
+    const float kept = *value;
+    *value = kept + step;
+    const double above = learner->loss(learner->user, NULL);
+    *value = kept - step;
+    const double below = learner->loss(learner->user, NULL);
+    *value = kept;
+    return (above - below) / (2.0 * (double)step);
+}
+
+void assert_gradients(const struct small_learner *learner, const char *name, float step,
+                      size_t elements, double near)
+{
+    attn_parameters *const parameters = learner->parameters;
+    float *const gradients = calloc(parameters->floats, sizeof *gradients);
+    learner->loss(learner->user, gradients);
+    for (size_t i = 0; i < parameters->length; i++) {
+        const attn_parameter *const p = &parameters->list[i];
+        for (size_t j = i % 3; j < p->count; j += p->count / elements + 1) {
+            const double expected =
+                difference(learner, parameters->values + p->offset + j, step);
+            const double got = (double)gradients[p->offset + j];
+            if (!(fabs(got - expected) <= near + 1e-2 * fabs(expected)))
+                fail_msg("%s: gradient %zu of %s is %g, expected %g", name, j, p->name,
+                         got, expected);
+        }
+    }
+    free(gradients);
+}
+
+double small_learn(const struct small_learner *learner, int steps, float rate)
+{
+    attn_parameters *const parameters = learner->parameters;
+    const size_t bytes = parameters->floats * sizeof(float);
+    float *const gradients = malloc(bytes);
+    double loss = 0.0;
+    for (int step = 0; step < steps; step++) {
+        memset(gradients, 0, bytes);
+        loss = learner->loss(learner->user, gradients);
+        for (size_t i = 0; i < parameters->floats; i++)
+            parameters->values[i] -= rate * gradients[i];
+    }
+    free(gradients);
+    return loss;
+}
+
+/* ---- Batches --------------------------------------------------------------------- */
 
 static int64_t fill_sentence(int32_t *ids, int64_t length, uint64_t *state)
 {

@@ -13,6 +13,24 @@ attn_translator *small_translator(uint64_t seed);
 attn_translator *small_translator_like(const attn_translator_config *config,
                                        uint64_t seed);
 attn_context *small_context(void);
+/* On a context of its own. */
+attn_tape *small_tape(void);
+void small_tape_destroy(attn_tape *tape);
+
+/* A model that is trained by hand.  loss adds to the gradients, unless they are NULL. */
+struct small_learner {
+    attn_parameters *parameters;
+    double (*loss)(void *user, float *gradients);
+    void *user;
+};
+
+/* That gradients are central differences of the loss, for about as many elements of each
+ * parameter, within near and a hundredth; name says of what. */
+void assert_gradients(const struct small_learner *learner, const char *name, float step,
+                      size_t elements, double near);
+
+/* The last loss of so many steps downhill. */
+double small_learn(const struct small_learner *learner, int steps, float rate);
 
 /* A packed batch and its own memory; source and target lengths, without </s>, are given.
  */

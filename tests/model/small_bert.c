@@ -1,6 +1,5 @@
 /* A small BERT, and a packed batch of four texts, one of them of a single token. */
 #include "small_bert.h"
-#include "small.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -75,20 +74,6 @@ int64_t bert_rows(const attn_bert_config *config)
 int64_t bert_columns(const attn_bert_config *config)
 {
     return config->head == ATTN_BERT_MASKED ? config->vocabulary : config->labels;
-}
-
-attn_tape *bert_tape(void)
-{
-    attn_tape *tape;
-    assert_int_equal(attn_tape_create(&tape, small_context()), ATTN_OK);
-    return tape;
-}
-
-void bert_tape_destroy(attn_tape *tape)
-{
-    attn_context *const context = attn_tape_context(tape);
-    attn_tape_destroy(tape);
-    attn_context_destroy(context);
 }
 
 const float *bert_logits(attn_bert *bert, attn_tape *tape, const attn_bert_input *input)

@@ -3,6 +3,7 @@
 #define ATTN_TESTS_MODEL_SMALL_BERT_H
 
 #include "model/bert.h"
+#include "small.h"
 
 enum { BERT_VOCABULARY = 23, BERT_TEXTS = 4, BERT_TOKENS = 20, BERT_LABELS = 5 };
 extern const int64_t BERT_STARTS[BERT_TEXTS + 1];
@@ -20,8 +21,6 @@ int64_t bert_rows_of(attn_bert_head head, int64_t tokens);
 int64_t bert_rows(const attn_bert_config *config);
 int64_t bert_columns(const attn_bert_config *config);
 
-attn_tape *bert_tape(void);
-void bert_tape_destroy(attn_tape *tape);
 /* Valid until the tape's next begin. */
 const float *bert_logits(attn_bert *bert, attn_tape *tape, const attn_bert_input *input);
 

@@ -55,20 +55,6 @@ static inline void small_language_ids(int32_t *ids, size_t count, int64_t vocabu
         ids[n] = (int32_t)((n * n * 7 + n * 5 + 3) % (size_t)vocabulary);
 }
 
-static inline attn_tape *small_tape(void)
-{
-    attn_tape *tape;
-    assert_int_equal(attn_tape_create(&tape, small_context()), ATTN_OK);
-    return tape;
-}
-
-static inline void small_tape_destroy(attn_tape *tape)
-{
-    attn_context *const context = attn_tape_context(tape);
-    attn_tape_destroy(tape);
-    attn_context_destroy(context);
-}
-
 /* [count][vocabulary], of one text; valid until the tape's next use. */
 static inline const float *small_language_logits(const attn_language *language,
                                                  attn_tape *tape, const int32_t *ids,

@@ -126,20 +126,6 @@ int64_t small_reader_all_rows(bool tags)
     return rows;
 }
 
-attn_tape *small_tape(void)
-{
-    attn_tape *tape;
-    assert_int_equal(attn_tape_create(&tape, small_context()), ATTN_OK);
-    return tape;
-}
-
-void small_tape_destroy(attn_tape *tape)
-{
-    attn_context *const context = attn_tape_context(tape);
-    attn_tape_destroy(tape);
-    attn_context_destroy(context);
-}
-
 const float *small_reader_logits(attn_reader *reader, attn_tape *tape,
                                  const attn_reader_text *texts, int64_t count)
 {

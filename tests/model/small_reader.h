@@ -21,10 +21,6 @@ const attn_reader_text *small_reader_texts(bool tags);
 int64_t small_reader_rows(bool tags, int64_t n);
 int64_t small_reader_all_rows(bool tags);
 
-/* A tape with a context of its own; and their end. */
-attn_tape *small_tape(void);
-void small_tape_destroy(attn_tape *tape);
-
 /* Logits outside training, in memory of the tape; fails the test where there are none. */
 const float *small_reader_logits(attn_reader *reader, attn_tape *tape,
                                  const attn_reader_text *texts, int64_t count);

@@ -1,7 +1,6 @@
 /* BERT: its logits against a reference in double precision, that a token sees the whole
  * of its text and nothing of another, its gradients, that it learns, what the observer is
  * told, and what is refused.  Its files are tested in test_bert_file.c. */
-#include "small.h"
 #include "small_bert.h"
 #include <math.h>
 #include <setjmp.h>
@@ -188,7 +187,7 @@ static void reference_logits(struct reference *r, int64_t t, double *logits)
 static void check_against_reference(const attn_bert_config *config)
 {
     attn_bert *const bert = bert_create(config, 5);
-    attn_tape *const tape = bert_tape();
+    attn_tape *const tape = small_tape();
     const attn_bert_input input = bert_input();
     const float *got = bert_logits(bert, tape, &input);
     const int64_t columns = bert_columns(config);
@@ -208,7 +207,7 @@ static void check_against_reference(const attn_bert_config *config)
                              expected[i]);
         }
     }
-    bert_tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_bert_destroy(bert);
 }
 
@@ -237,7 +236,7 @@ static void a_text_alone_has_the_bits_it_has_among_others(void **state)
     for (int head = 0; head < HEADS; head++) {
         const attn_bert_config config = bert_config((attn_bert_head)head);
         attn_bert *const bert = bert_create(&config, 5);
-        attn_tape *const tape = bert_tape(), *const other = bert_tape();
+        attn_tape *const tape = small_tape(), *const other = small_tape();
         const attn_bert_input input = bert_input();
         const float *together = bert_logits(bert, tape, &input);
         const int64_t columns = bert_columns(&config);
@@ -249,7 +248,7 @@ static void a_text_alone_has_the_bits_it_has_among_others(void **state)
                                 (size_t)(rows * columns) * sizeof(float));
             together += rows * columns;
         }
-        bert_tape_destroy(tape), bert_tape_destroy(other);
+        small_tape_destroy(tape), small_tape_destroy(other);
         attn_bert_destroy(bert);
     }
 }
@@ -259,7 +258,7 @@ static void a_token_sees_all_of_its_text_and_nothing_of_another(void **state)
     (void)state;
     const attn_bert_config config = bert_config(ATTN_BERT_MASKED);
     attn_bert *const bert = bert_create(&config, 5);
-    attn_tape *const tape = bert_tape(), *const other = bert_tape();
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     attn_bert_input input = bert_input();
     const float *const first = bert_logits(bert, tape, &input);
     int32_t ids[BERT_TOKENS];
@@ -271,7 +270,7 @@ static void a_token_sees_all_of_its_text_and_nothing_of_another(void **state)
         assert_int_equal(memcmp(first + t * BERT_VOCABULARY, second + t * BERT_VOCABULARY,
                                 BERT_VOCABULARY * sizeof(float)) != 0,
                          t >= 8 && t < 12);
-    bert_tape_destroy(tape), bert_tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_bert_destroy(bert);
 }
 
@@ -281,14 +280,14 @@ static void types_that_are_not_given_are_0(void **state)
     static const int32_t zeros[BERT_TOKENS];
     const attn_bert_config config = bert_config(ATTN_BERT_SEQUENCE);
     attn_bert *const bert = bert_create(&config, 5);
-    attn_tape *const tape = bert_tape(), *const other = bert_tape();
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     attn_bert_input input = bert_input();
     input.types = NULL;
     const float *const without = bert_logits(bert, tape, &input);
     input.types = zeros;
     assert_memory_equal(bert_logits(bert, other, &input), without,
                         BERT_TEXTS * BERT_LABELS * sizeof(float));
-    bert_tape_destroy(tape), bert_tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_bert_destroy(bert);
 }
 
@@ -298,7 +297,7 @@ static void logits_at_some_tokens_are_those_among_all(void **state)
     static const int32_t at[] = {19, 3, 3, 8};
     const attn_bert_config config = bert_config(ATTN_BERT_MASKED);
     attn_bert *const bert = bert_create(&config, 5);
-    attn_tape *const tape = bert_tape(), *const other = bert_tape();
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     const attn_bert_input input = bert_input();
     const float *const all = bert_logits(bert, tape, &input);
     const attn_pass pass = {.tape = other, .parameters = attn_bert_parameters(bert)};
@@ -309,7 +308,7 @@ static void logits_at_some_tokens_are_those_among_all(void **state)
         assert_memory_equal(some->data + i * BERT_VOCABULARY,
                             all + at[i] * BERT_VOCABULARY,
                             BERT_VOCABULARY * sizeof(float));
-    bert_tape_destroy(tape), bert_tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_bert_destroy(bert);
 }
 
@@ -318,9 +317,17 @@ static void logits_at_some_tokens_are_those_among_all(void **state)
 static const int32_t TARGETS[BERT_TOKENS] = {-1, 3,  -1, 2, 0, -1, -1, 4, -1, -1,
                                              1,  -1, -1, 3, 3, -1, 2,  2, -1, -1};
 
+struct learner {
+    attn_bert *bert;
+    attn_tape *tape;
+};
+
 /* In training, where dropout of probability 0 drops nothing. */
-static double loss_of(attn_bert *bert, attn_tape *tape, float *gradients)
+static double loss_of(void *user, float *gradients)
 {
+    const struct learner *const learner = user;
+    attn_bert *const bert = learner->bert;
+    attn_tape *const tape = learner->tape;
     double plain = 0.0;
     const attn_pass pass = {
         .tape = tape, .parameters = attn_bert_parameters(bert), .gradients = gradients};
@@ -349,7 +356,7 @@ static void the_loss_is_that_of_the_logits_with_a_target(void **state)
     for (int head = 0; head < HEADS; head++) {
         const attn_bert_config config = without_dropout((attn_bert_head)head);
         attn_bert *const bert = bert_create(&config, 5);
-        attn_tape *const tape = bert_tape();
+        attn_tape *const tape = small_tape();
         const attn_bert_input input = bert_input();
         const float *const logits = bert_logits(bert, tape, &input);
         const int64_t columns = bert_columns(&config);
@@ -361,8 +368,9 @@ static void the_loss_is_that_of_the_logits_with_a_target(void **state)
             if (TARGETS[row] >= 0)
                 expected += log(sum) - (double)logits[row * columns + TARGETS[row]];
         }
-        assert_true(fabs(loss_of(bert, tape, NULL) * 5.0 - expected) < 1e-4);
-        bert_tape_destroy(tape);
+        assert_true(fabs(loss_of(&(struct learner){bert, tape}, NULL) * 5.0 - expected) <
+                    1e-4);
+        small_tape_destroy(tape);
         attn_bert_destroy(bert);
     }
 }
@@ -373,7 +381,7 @@ static void measuring_gives_the_loss_and_counts_what_is_right(void **state)
     for (int head = 0; head < HEADS; head++) {
         const attn_bert_config config = without_dropout((attn_bert_head)head);
         attn_bert *const bert = bert_create(&config, 5);
-        attn_tape *const tape = bert_tape();
+        attn_tape *const tape = small_tape();
         const attn_bert_input input = bert_input();
         const attn_pass pass = {.tape = tape, .parameters = attn_bert_parameters(bert)};
         attn_bert_measures measures;
@@ -392,42 +400,23 @@ static void measuring_gives_the_loss_and_counts_what_is_right(void **state)
         assert_int_equal(measures.correct, rows);
         attn_tape_begin(tape, false, 0);
         assert_true(attn_bert_measure(bert, &pass, &input, TARGETS, &measures));
-        assert_true(fabs(measures.plain - loss_of(bert, tape, NULL) * 5.0) < 1e-4);
+        assert_true(fabs(measures.plain -
+                         loss_of(&(struct learner){bert, tape}, NULL) * 5.0) < 1e-4);
         assert_true(measures.correct < measures.count);
         assert_false(attn_bert_measure(bert, &pass, &input, TARGETS, &measures));
-        bert_tape_destroy(tape);
+        small_tape_destroy(tape);
         attn_bert_destroy(bert);
     }
 }
 
 static void check_gradients(const attn_bert_config *config)
 {
-    const float step = 2e-2f;
-    attn_bert *const bert = bert_create(config, 5);
-    attn_tape *const tape = bert_tape();
-    attn_parameters *const parameters = attn_bert_parameters(bert);
-    float *const gradients = calloc(parameters->floats, sizeof *gradients);
-    loss_of(bert, tape, gradients);
-    for (size_t i = 0; i < parameters->length; i++) {
-        const attn_parameter *const p = &parameters->list[i];
-        for (size_t j = i % 3; j < p->count; j += p->count / 4 + 1) {
-            float *const value = parameters->values + p->offset + j;
-            const float kept = *value;
-            *value = kept + step;
-            const double above = loss_of(bert, tape, NULL);
-            *value = kept - step;
-            const double below = loss_of(bert, tape, NULL);
-            *value = kept;
-            const double expected = (above - below) / (2.0 * (double)step);
-            const double got = (double)gradients[p->offset + j];
-            if (!(fabs(got - expected) <= 2e-3 + 1e-2 * fabs(expected)))
-                fail_msg("gradient %zu of %s is %g, expected %g", j, p->name, got,
-                         expected);
-        }
-    }
-    free(gradients);
-    bert_tape_destroy(tape);
-    attn_bert_destroy(bert);
+    struct learner bert = {bert_create(config, 5), small_tape()};
+    const struct small_learner learner = {attn_bert_parameters(bert.bert), loss_of,
+                                          &bert};
+    assert_gradients(&learner, "BERT", 2e-2f, 4, 2e-3);
+    small_tape_destroy(bert.tape);
+    attn_bert_destroy(bert.bert);
 }
 
 static void every_parameter_has_the_gradient_of_differences(void **state)
@@ -447,23 +436,14 @@ static void a_few_hundred_steps_learn_the_targets(void **state)
     (void)state;
     for (int head = 0; head < HEADS; head++) {
         const attn_bert_config config = without_dropout((attn_bert_head)head);
-        attn_bert *const bert = bert_create(&config, 5);
-        attn_tape *const tape = bert_tape();
-        attn_parameters *const parameters = attn_bert_parameters(bert);
-        const size_t bytes = parameters->floats * sizeof(float);
-        float *const gradients = malloc(bytes);
-        double loss = 0.0;
-        for (int step = 0; step < 300; step++) {
-            memset(gradients, 0, bytes);
-            loss = loss_of(bert, tape, gradients);
-            for (size_t i = 0; i < parameters->floats; i++)
-                parameters->values[i] -= 0.05f * gradients[i];
-        }
+        struct learner bert = {bert_create(&config, 5), small_tape()};
+        const double loss = small_learn(
+            &(struct small_learner){attn_bert_parameters(bert.bert), loss_of, &bert}, 300,
+            0.05f);
         if (!(loss < 0.1)) /* from 1 to 7 */
             fail_msg("head %d: the loss is %g after 300 steps", head, loss);
-        free(gradients);
-        bert_tape_destroy(tape);
-        attn_bert_destroy(bert);
+        small_tape_destroy(bert.tape);
+        attn_bert_destroy(bert.bert);
     }
 }
 
@@ -474,7 +454,7 @@ static void without_a_target_the_loss_and_all_gradients_are_0(void **state)
     for (int head = 0; head < HEADS; head++) {
         const attn_bert_config config = bert_config((attn_bert_head)head);
         attn_bert *const bert = bert_create(&config, 5);
-        attn_tape *const tape = bert_tape();
+        attn_tape *const tape = small_tape();
         attn_parameters *const parameters = attn_bert_parameters(bert);
         float *const gradients = calloc(parameters->floats, sizeof *gradients);
         const attn_pass pass = {tape, parameters, gradients, NULL};
@@ -490,7 +470,7 @@ static void without_a_target_the_loss_and_all_gradients_are_0(void **state)
         for (size_t i = 0; i < parameters->floats; i++)
             assert_true(gradients[i] == 0.0f);
         free(gradients);
-        bert_tape_destroy(tape);
+        small_tape_destroy(tape);
         attn_bert_destroy(bert);
     }
 }
@@ -516,7 +496,7 @@ static void the_observer_sees_each_layer_and_changes_no_bit(void **state)
     (void)state;
     const attn_bert_config config = bert_config(ATTN_BERT_TOKENS);
     attn_bert *const bert = bert_create(&config, 5);
-    attn_tape *const tape = bert_tape(), *const other = bert_tape();
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     const attn_bert_input input = bert_input();
     struct seen seen = {0};
     const attn_observer observer = {&seen, see};
@@ -527,7 +507,7 @@ static void the_observer_sees_each_layer_and_changes_no_bit(void **state)
     assert_int_equal(seen.layers, 2);
     assert_memory_equal(logits->data, bert_logits(bert, tape, &input),
                         BERT_TOKENS * BERT_LABELS * sizeof(float));
-    bert_tape_destroy(tape), bert_tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_bert_destroy(bert);
 }
 
@@ -574,7 +554,7 @@ static void fails_the_tape(const attn_bert_config *config, const attn_bert_input
                            const char *fragment)
 {
     attn_bert *const bert = bert_create(config, 5);
-    attn_tape *const tape = bert_tape();
+    attn_tape *const tape = small_tape();
     const attn_pass pass = {.tape = tape, .parameters = attn_bert_parameters(bert)};
     attn_tape_begin(tape, false, 0);
     assert_null(attn_bert_logits(bert, &pass, input));
@@ -582,7 +562,7 @@ static void fails_the_tape(const attn_bert_config *config, const attn_bert_input
     const char *const message = attn_context_message(attn_tape_context(tape));
     if (!strstr(message, fragment))
         fail_msg("\"%s\" without \"%s\"", message, fragment);
-    bert_tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_bert_destroy(bert);
 }
 
@@ -613,11 +593,11 @@ static void an_empty_text_has_no_label(void **state)
     /* Of its tokens there are none, and those of the others are what they are. */
     config = bert_config(ATTN_BERT_TOKENS);
     attn_bert *const bert = bert_create(&config, 5);
-    attn_tape *const tape = bert_tape(), *const other = bert_tape();
+    attn_tape *const tape = small_tape(), *const other = small_tape();
     const attn_bert_input alone = {BERT_IDS, NULL, {1, starts}};
     assert_memory_equal(bert_logits(bert, tape, &input), bert_logits(bert, other, &alone),
                         3 * BERT_LABELS * sizeof(float));
-    bert_tape_destroy(tape), bert_tape_destroy(other);
+    small_tape_destroy(tape), small_tape_destroy(other);
     attn_bert_destroy(bert);
 }
 

@@ -3,7 +3,6 @@
  * wrote them (test_bert.py, the only argument). */
 #include "../python.h"
 #include "file/safetensors.h"
-#include "small.h"
 #include "small_bert.h"
 #include <math.h>
 #include <setjmp.h>
@@ -504,7 +503,7 @@ static void transformers_computes_the_same_logits(void **state)
     char folders[CASES][FOLDER_BYTES];
     if (!python_has("torch, transformers, safetensors"))
         skip();
-    attn_tape *const tape = bert_tape();
+    attn_tape *const tape = small_tape();
     const attn_bert_input input = bert_input();
     for (int i = 0; i < CASES; i++) {
         const attn_bert_config config = case_config(i);
@@ -519,13 +518,13 @@ static void transformers_computes_the_same_logits(void **state)
     run_python("check", folders);
     for (int i = 0; i < CASES; i++)
         folder_remove(folders[i]);
-    bert_tape_destroy(tape);
+    small_tape_destroy(tape);
 }
 
 static void compare_with_theirs(const char *folder, const attn_bert_config *config)
 {
     attn_bert *const bert = load(folder);
-    attn_tape *const tape = bert_tape();
+    attn_tape *const tape = small_tape();
     attn_safetensors *file;
     attn_error error;
     char path[PATH_BYTES];
@@ -548,7 +547,7 @@ static void compare_with_theirs(const char *folder, const attn_bert_config *conf
         assert_string_equal(attn_bert_label(bert, 3), "d");
     free(values);
     attn_safetensors_close(file);
-    bert_tape_destroy(tape);
+    small_tape_destroy(tape);
     attn_bert_destroy(bert);
 }
 

@@ -87,15 +87,23 @@ static void what_follows_changes_no_bit_before_it(void **state)
     attn_language_destroy(language);
 }
 
+struct learner {
+    attn_language *language;
+    attn_tape *tape;
+};
+
 /* In training, where dropout of probability 0 drops nothing. */
-static double loss_of(attn_language *language, attn_tape *tape, const int32_t *ids,
-                      float *gradients)
+static double loss_of(void *user, float *gradients)
 {
+    const struct learner *const learner = user;
+    attn_language *const language = learner->language;
+    attn_tape *const tape = learner->tape;
     double plain = 0.0;
     const attn_pass pass = {.tape = tape,
                             .parameters = attn_language_parameters(language),
                             .gradients = gradients};
-    int32_t targets[TOKENS];
+    int32_t ids[TOKENS], targets[TOKENS];
+    small_language_ids(ids, TOKENS, VOCABULARY);
     for (size_t n = 0; n < TOKENS; n++)
         targets[n] = n % 5 == 4 ? -1 : (ids[n] + 1) % VOCABULARY;
     attn_tape_begin(tape, true, 0);
@@ -111,34 +119,12 @@ static double loss_of(attn_language *language, attn_tape *tape, const int32_t *i
 
 static void check_gradients(const attn_language_config *of)
 {
-    const float step = 2e-2f;
-    attn_language *const language = small_language(of);
-    attn_tape *const tape = small_tape();
-    attn_parameters *const parameters = attn_language_parameters(language);
-    int32_t ids[TOKENS];
-    small_language_ids(ids, TOKENS, VOCABULARY);
-    float *const gradients = calloc(parameters->floats, sizeof *gradients);
-    loss_of(language, tape, ids, gradients);
-    for (size_t i = 0; i < parameters->length; i++) {
-        const attn_parameter *const p = &parameters->list[i];
-        for (size_t j = i % 3; j < p->count; j += p->count / 4 + 1) {
-            float *const value = parameters->values + p->offset + j;
-            const float kept = *value;
-            *value = kept + step;
-            const double above = loss_of(language, tape, ids, NULL);
-            *value = kept - step;
-            const double below = loss_of(language, tape, ids, NULL);
-            *value = kept;
-            const double expected = (above - below) / (2.0 * (double)step);
-            const double got = (double)gradients[p->offset + j];
-            if (!(fabs(got - expected) <= 2e-3 + 1e-2 * fabs(expected)))
-                fail_msg("gradient %zu of %s is %g, expected %g", j, p->name, got,
-                         expected);
-        }
-    }
-    free(gradients);
-    small_tape_destroy(tape);
-    attn_language_destroy(language);
+    struct learner language = {small_language(of), small_tape()};
+    const struct small_learner learner = {attn_language_parameters(language.language),
+                                          loss_of, &language};
+    assert_gradients(&learner, "language", 2e-2f, 4, 2e-3);
+    small_tape_destroy(language.tape);
+    attn_language_destroy(language.language);
 }
 
 static void every_parameter_has_the_gradient_of_differences(void **state)
@@ -157,24 +143,12 @@ static void every_parameter_has_the_gradient_of_differences(void **state)
 
 static void learn_a_short_text(const attn_language_config *of, float rate)
 {
-    attn_language *const language = small_language(of);
-    attn_tape *const tape = small_tape();
-    attn_parameters *const parameters = attn_language_parameters(language);
-    const size_t bytes = parameters->floats * sizeof(float);
-    float *const gradients = malloc(bytes);
-    int32_t ids[TOKENS];
-    small_language_ids(ids, TOKENS, VOCABULARY);
-    double loss = 0.0;
-    for (int step = 0; step < 300; step++) {
-        memset(gradients, 0, bytes);
-        loss = loss_of(language, tape, ids, gradients);
-        for (size_t i = 0; i < parameters->floats; i++)
-            parameters->values[i] -= rate * gradients[i];
-    }
-    assert_true(loss < 0.1); /* from about 5, or 3 */
-    free(gradients);
-    small_tape_destroy(tape);
-    attn_language_destroy(language);
+    struct learner language = {small_language(of), small_tape()};
+    const struct small_learner learner = {attn_language_parameters(language.language),
+                                          loss_of, &language};
+    assert_true(small_learn(&learner, 300, rate) < 0.1); /* from about 5, or 3 */
+    small_tape_destroy(language.tape);
+    attn_language_destroy(language.language);
 }
 
 static void a_few_hundred_steps_learn_a_short_text(void **state)

@@ -133,9 +133,17 @@ static void nothing_to_read_has_no_logits(void **state)
 
 static const int32_t TARGETS[] = {2, 0, 1, 2, 0, 1, 1, 0, 2, 2, 1, 0, 0};
 
-static double loss_of(attn_reader *reader, attn_tape *tape, float *gradients,
-                      int64_t *correct)
+struct learner {
+    attn_reader *reader;
+    attn_tape *tape;
+    int64_t correct; /* at the last loss */
+};
+
+static double loss_of(void *user, float *gradients)
 {
+    struct learner *const learner = user;
+    attn_reader *const reader = learner->reader;
+    attn_tape *const tape = learner->tape;
     const bool tags = attn_reader_config_of(reader)->tags;
     const attn_pass pass = {.tape = tape,
                             .parameters = attn_reader_parameters(reader),
@@ -146,7 +154,7 @@ static double loss_of(attn_reader *reader, attn_tape *tape, float *gradients,
         attn_reader_logits(reader, &pass, small_reader_texts(tags), READER_TEXTS);
     attn_tensor *const loss =
         attn_reader_loss(reader, &pass, logits, TARGETS, 0.0f,
-                         (double)small_reader_all_rows(tags), &plain, correct);
+                         (double)small_reader_all_rows(tags), &plain, &learner->correct);
     if (!loss)
         fail_msg("%s", attn_context_message(attn_tape_context(tape)));
     if (gradients)
@@ -156,34 +164,15 @@ static double loss_of(attn_reader *reader, attn_tape *tape, float *gradients,
 
 static void check_gradients(int kind)
 {
-    const float step = 1e-3f; /* of which few cross a kink of a ReLU or of a maximum */
     attn_reader_config config = small_reader_config(kind);
     config.max_positions = 9; /* the third text is cut */
-    attn_reader *const reader = small_reader_create(&config);
-    attn_tape *const tape = small_tape();
-    attn_parameters *const parameters = attn_reader_parameters(reader);
-    float *const gradients = calloc(parameters->floats, sizeof *gradients);
-    loss_of(reader, tape, gradients, NULL);
-    for (size_t i = 0; i < parameters->length; i++) {
-        const attn_parameter *const p = &parameters->list[i];
-        for (size_t j = i % 3; j < p->count; j += p->count / 7 + 1) {
-            float *const value = parameters->values + p->offset + j;
-            const float kept = *value;
-            *value = kept + step;
-            const double above = loss_of(reader, tape, NULL, NULL);
-            *value = kept - step;
-            const double below = loss_of(reader, tape, NULL, NULL);
-            *value = kept;
-            const double expected = (above - below) / (2.0 * (double)step);
-            const double got = (double)gradients[p->offset + j];
-            if (!(fabs(got - expected) <= 1e-3 + 1e-2 * fabs(expected)))
-                fail_msg("%s: gradient %zu of %s is %g, expected %g",
-                         small_reader_name(kind), j, p->name, got, expected);
-        }
-    }
-    free(gradients);
-    small_tape_destroy(tape);
-    attn_reader_destroy(reader);
+    struct learner reader = {small_reader_create(&config), small_tape(), 0};
+    const struct small_learner learner = {attn_reader_parameters(reader.reader), loss_of,
+                                          &reader};
+    /* A step with which few cross a kink of a ReLU or of a maximum. */
+    assert_gradients(&learner, small_reader_name(kind), 1e-3f, 7, 1e-3);
+    small_tape_destroy(reader.tape);
+    attn_reader_destroy(reader.reader);
 }
 
 static void every_parameter_has_the_gradient_of_differences(void **state)
@@ -198,25 +187,16 @@ static void a_few_hundred_steps_learn_the_labels(void **state)
     (void)state;
     for (int kind = 0; kind < READER_KINDS; kind++) {
         const attn_reader_config config = small_reader_config(kind);
-        attn_reader *const reader = small_reader_create(&config);
-        attn_tape *const tape = small_tape();
-        attn_parameters *const parameters = attn_reader_parameters(reader);
-        const size_t bytes = parameters->floats * sizeof(float);
-        float *const gradients = malloc(bytes);
-        double loss = 0.0;
-        int64_t correct = -1;
-        for (int step = 0; step < 300; step++) {
-            memset(gradients, 0, bytes);
-            loss = loss_of(reader, tape, gradients, &correct);
-            for (size_t i = 0; i < parameters->floats; i++)
-                parameters->values[i] -= 0.3f * gradients[i];
-        }
-        if (!(loss < 0.2) || correct != small_reader_all_rows(config.tags))
+        struct learner reader = {small_reader_create(&config), small_tape(), -1};
+        const double loss =
+            small_learn(&(struct small_learner){attn_reader_parameters(reader.reader),
+                                                loss_of, &reader},
+                        300, 0.3f);
+        if (!(loss < 0.2) || reader.correct != small_reader_all_rows(config.tags))
             fail_msg("%s: loss %g, %lld correct", small_reader_name(kind), loss,
-                     (long long)correct);
-        free(gradients);
-        small_tape_destroy(tape);
-        attn_reader_destroy(reader);
+                     (long long)reader.correct);
+        small_tape_destroy(reader.tape);
+        attn_reader_destroy(reader.reader);
     }
 }
 
