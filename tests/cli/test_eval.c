@@ -4,24 +4,6 @@
 #include "tests/cli/translator.h"
 #include <jansson.h>
 
-static const char *const texts[] = {
-    "The cat was hungry. The cat was on the mat.",
-    "Le chat avait faim.",
-    "It's c'est don't",
-    "猫猫",
-};
-
-static int start(void **state)
-{
-    attn_error error;
-    if (folder_make(state) != 0)
-        return -1;
-    if (make_translator("model", texts, 4, &error) == ATTN_OK)
-        return 0;
-    print_error("%s\n", error.message);
-    return -1;
-}
-
 static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
 {
     (void)state;
@@ -181,5 +163,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(eval_scores_by_the_length_of_the_source),
         cmocka_unit_test(eval_takes_the_first_lines_other_powers_and_the_other_way),
     };
-    return cmocka_run_group_tests(tests, start, folder_remove);
+    return cmocka_run_group_tests(tests, start_with_translator, folder_remove);
 }

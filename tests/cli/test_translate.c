@@ -5,24 +5,6 @@
 #include <jansson.h>
 #include <math.h>
 
-static const char *const texts[] = {
-    "The cat was hungry. The cat was on the mat.",
-    "Le chat avait faim.",
-    "It's c'est don't",
-    "猫猫",
-};
-
-static int start(void **state)
-{
-    attn_error error;
-    if (folder_make(state) != 0)
-        return -1;
-    if (make_translator("model", texts, 4, &error) == ATTN_OK)
-        return 0;
-    print_error("%s\n", error.message);
-    return -1;
-}
-
 static size_t lines_of(const char *text)
 {
     size_t lines = 0;
@@ -329,5 +311,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(json_has_an_object_a_line_with_its_alignment),
         cmocka_unit_test(a_model_of_small_letters_makes_them_wherever_it_is_used),
     };
-    return cmocka_run_group_tests(tests, start, folder_remove);
+    return cmocka_run_group_tests(tests, start_with_translator, folder_remove);
 }

@@ -43,4 +43,22 @@ static inline attn_status make_translator(const char *name, const char *const *t
     return status;
 }
 
+/* For cmocka_run_group_tests: the folder, with a "model" in it. */
+static inline int start_with_translator(void **state)
+{
+    static const char *const texts[] = {
+        "The cat was hungry. The cat was on the mat.",
+        "Le chat avait faim.",
+        "It's c'est don't",
+        "猫猫",
+    };
+    attn_error error;
+    if (folder_make(state) != 0)
+        return -1;
+    if (make_translator("model", texts, 4, &error) == ATTN_OK)
+        return 0;
+    print_error("%s\n", error.message);
+    return -1;
+}
+
 #endif
