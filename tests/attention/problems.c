@@ -458,6 +458,11 @@ attn_tensors problem_tensors(const struct problem *p, const struct results *r)
     };
 }
 
+uint64_t problem_seed(void)
+{
+    return last_seed;
+}
+
 void assert_ok(const attn_context *context, attn_status status)
 {
     if (status != ATTN_OK)

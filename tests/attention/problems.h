@@ -71,7 +71,9 @@ attn_tensors problem_tensors(const struct problem *problem,
 void problem_forward(attn_context *context, const struct problem *problem,
                      const struct results *results);
 
-/* Or the test fails, and names the problem that was created last by its seed. */
+uint64_t problem_seed(void); /* of the problem that was created last */
+
+/* Or the test fails, and names that problem. */
 void assert_ok(const attn_context *context, attn_status status);
 void *allocate(size_t count, size_t size); /* zeros */
 

@@ -2,7 +2,7 @@
  * output all are: against the double-precision reference within the bound of their own,
  * then what holds for every kernel, to the bit. */
 #include "attention/reference.h"
-#include "problems.h"
+#include "near.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,39 +83,6 @@ static void narrow_destroy(struct narrow *n)
     free(n->query), free(n->key), free(n->value), free(n->output);
 }
 
-static void assert_near(float got, float expected, double bound, const char *what)
-{
-    const bool same = got == expected || (isnan(got) && isnan(expected));
-    if (!same && !(fabs((double)got - (double)expected) <=
-                   bound * fmax(1.0, fabs((double)expected))))
-        fail_msg("seed %d: %s is %.9g, expected %.9g", (int)seed, what, (double)got,
-                 (double)expected);
-}
-
-static void assert_all_near(const float *got, const float *expected, size_t count,
-                            double bound, const char *what)
-{
-    for (size_t i = 0; i < count; i++)
-        assert_near(got[i], expected[i], bound, what);
-}
-
-/* Statistics and lse are of the weights before they are rounded: bounds as ever. */
-static void assert_statistics_near(const struct problem *p, const struct results *got,
-                                   const struct results *expected)
-{
-    const attn_statistics *const g = &got->statistics, *const e = &expected->statistics;
-    const size_t rows = got->rows;
-    assert_all_near(got->lse, expected->lse, rows, 4e-6, "lse");
-    assert_all_near(g->entropy, e->entropy, rows, 2e-5, "entropy");
-    assert_all_near(g->largest_weight, e->largest_weight, rows, 8e-6, "largest weight");
-    assert_all_near(g->distance, e->distance, rows, 8e-6, "distance");
-    assert_all_near(g->own_mass, e->own_mass, rows, 8e-6, "own mass");
-    assert_all_near(g->class_mass, e->class_mass, rows * RESULT_CLASSES, 8e-6, "class");
-    assert_all_near(g->received, e->received,
-                    (size_t)(p->shape.B * p->shape.H * p->shape.Lk), 8e-6, "received");
-    assert_all_near(g->top_weight, e->top_weight, rows * RESULT_TOP, 8e-6, "top weight");
-}
-
 /* Within 2⁻⁸ of the largest |value|, which is 2, and the rounding of the output. */
 static void assert_output_near(const struct problem *p, const struct tensor *got,
                                const struct tensor *expected)
@@ -129,7 +96,8 @@ static void assert_output_near(const struct problem *p, const struct tensor *got
                 for (int64_t d = 0; d < e[3]; d++) {
                     const float o = *tensor_at(expected, b, h, l, d);
                     assert_near(*tensor_at(got, b, h, l, d), o,
-                                (0x1p-8 + 0x1p-9) * 2.0 * growth, "output");
+                                (0x1p-8 + 0x1p-9) * 2.0 * growth, "output",
+                                (size_t)((b * e[1] + h) * e[2] + l));
                 }
 }
 
@@ -154,6 +122,7 @@ static void pairs_agree_with_the_reference(void **state)
         assert_ok(context, attn_forward(context, &p.shape, to_got, &p.options));
         narrow_widen(&narrow, &got);
         assert_output_near(&p, &got.output, &expected.output);
+        /* Of the weights before they are rounded: bounds as ever. */
         assert_statistics_near(&p, &got, &expected);
         narrow_destroy(&narrow);
         results_destroy(&got), results_destroy(&expected), problem_destroy(&p);
