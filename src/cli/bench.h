@@ -144,10 +144,6 @@ attn_status bench_training(struct bench *bench, attn_error *error);
 
 /* ---- bench_halves.c ---- */
 
-/* count numbers stored in that type, from as many in fp32. */
-void *bench_stored(struct bench_group *group, attn_type type, const float *numbers,
-                   size_t count);
-
 /* Stores the case's tensors, its output too, in that type. */
 void bench_store(struct bench_group *group, struct bench_case *bench_case,
                  attn_type type);

@@ -8,8 +8,9 @@ const char *bench_type_name(attn_type type)
     return type == ATTN_F32 ? "fp32" : type == ATTN_F16 ? "fp16" : "bf16";
 }
 
-void *bench_stored(struct bench_group *group, attn_type type, const float *numbers,
-                   size_t count)
+/* count numbers stored in that type, from as many in fp32. */
+static void *stored(struct bench_group *group, attn_type type, const float *numbers,
+                    size_t count)
 {
     void *const memory = bench_memory(group, count * attn_type_bytes(type));
     if (!memory || !numbers)
@@ -37,7 +38,7 @@ void bench_store(struct bench_group *group, struct bench_case *c, attn_type type
                   {&c->tensors.value, key_rows * (size_t)s->Dv}};
     for (size_t i = 0; i < 3; i++) {
         inputs[i].input->data =
-            bench_stored(group, type, inputs[i].input->data, inputs[i].count);
+            stored(group, type, inputs[i].input->data, inputs[i].count);
         inputs[i].input->type = type;
     }
     c->tensors.output.data =

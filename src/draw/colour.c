@@ -70,7 +70,8 @@ static double luminance(attn_rgb colour)
            0.0722 * linear(colour.blue);
 }
 
-double attn_contrast(attn_rgb a, attn_rgb b)
+/* Of two colours, 1 to 21 (WCAG 2.1). */
+static double contrast(attn_rgb a, attn_rgb b)
 {
     const double one = luminance(a) + 0.05, other = luminance(b) + 0.05;
     return one > other ? one / other : other / one;
@@ -79,8 +80,7 @@ double attn_contrast(attn_rgb a, attn_rgb b)
 attn_rgb attn_ink_on(attn_rgb background)
 {
     static const attn_rgb black = RGB(0x080E16), white = RGB(0xFFFFFF);
-    return attn_contrast(black, background) >= attn_contrast(white, background) ? black
-                                                                                : white;
+    return contrast(black, background) >= contrast(white, background) ? black : white;
 }
 
 static int distance(attn_rgb a, int red, int green, int blue)

@@ -39,8 +39,6 @@ attn_rgb attn_colour_of(attn_theme theme, attn_colour colour);
 
 /** White or near-black, whichever contrasts more. */
 attn_rgb attn_ink_on(attn_rgb background);
-/** Contrast of two colours, 1 to 21 (WCAG 2.1). */
-double attn_contrast(attn_rgb a, attn_rgb b);
 
 /** The nearest of xterm's 256 colours, 16 to 255. */
 int attn_colour_256(attn_rgb colour);

@@ -1,6 +1,5 @@
 /* The figure in pixels: the SVG of one theme, drawn by librsvg into memory.  What it
  * would take is known before it is drawn, and said where it is too much. */
-#include "draw/png.h"
 #include "base/context.h"
 #include "draw/svg.h"
 #include <stdlib.h>
@@ -67,8 +66,9 @@ static attn_status render(RsvgHandle *handle, double zoom, attn_buffer *png,
     return status;
 }
 
-attn_status attn_png_of_svg(const char *svg, size_t length_bytes, double zoom, char **png,
-                            size_t *png_bytes, attn_error *error)
+/* zoom is in pixels a unit of the SVG; png is the caller's to free. */
+static attn_status png_of_svg(const char *svg, size_t length_bytes, double zoom,
+                              char **png, size_t *png_bytes, attn_error *error)
 {
     GError *failure = NULL;
     RsvgHandle *const handle =
@@ -109,7 +109,7 @@ attn_status attn_draw_png(const attn_record *record, const attn_summary *summary
     attn_buffer_free(&svg);
     if (status != ATTN_OK)
         return status;
-    status = attn_png_of_svg(drawn, bytes, zoom, text, length, error);
+    status = png_of_svg(drawn, bytes, zoom, text, length, error);
     free(drawn);
     return status;
 }

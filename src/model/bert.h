@@ -95,12 +95,9 @@ typedef struct attn_bert_input {
     attn_packing packing;
 } attn_bert_input;
 
-/** Hidden states of the last layer, [tokens][width].  An id, type or position outside its
- * table fails the tape.  Each attention is told to the pass's observer. */
-attn_tensor *attn_bert_encode(const attn_bert *bert, const attn_pass *pass,
-                              const attn_bert_input *input);
 /** [tokens][vocabulary], [texts][labels] or [tokens][labels], as the head is; without a
- * token, a text has no label, and fails the tape. */
+ * token, a text has no label, and fails the tape.  So does an id, type or position
+ * outside its table.  Each attention is told to the pass's observer. */
 attn_tensor *attn_bert_logits(const attn_bert *bert, const attn_pass *pass,
                               const attn_bert_input *input);
 /** The masked language model's logits at chosen tokens, at[count] → [count][vocabulary].

@@ -52,8 +52,9 @@ static attn_tensor *layer_forward(const attn_bert *bert, const attn_bert_layer *
     return attn_norm_layer_forward(&layer->final_norm, pass, x);
 }
 
-attn_tensor *attn_bert_encode(const attn_bert *bert, const attn_pass *pass,
-                              const attn_bert_input *input)
+/* Hidden states of the last layer, [tokens][width]. */
+static attn_tensor *encode(const attn_bert *bert, const attn_pass *pass,
+                           const attn_bert_input *input)
 {
     attn_tensor *x = embed(bert, pass, input);
     for (int64_t i = 0; i < bert->config.layers; i++)
@@ -132,7 +133,7 @@ static attn_tensor *logits_of(const attn_pass *pass, const struct head *head)
 attn_tensor *attn_bert_logits(const attn_bert *bert, const attn_pass *pass,
                               const attn_bert_input *input)
 {
-    attn_tensor *const x = attn_bert_encode(bert, pass, input);
+    attn_tensor *const x = encode(bert, pass, input);
     const struct head head = bert->config.head == ATTN_BERT_MASKED
                                  ? vocabulary_head(bert, pass, x)
                                  : label_head(bert, pass, x, input->packing);
@@ -147,7 +148,7 @@ attn_tensor *attn_bert_logits_at(const attn_bert *bert, const attn_pass *pass,
         return attn_tape_fail(pass->tape, ATTN_EINVAL,
                               "attn_bert_logits_at: the head has labels, expected the "
                               "vocabulary of a masked language model");
-    attn_tensor *const x = attn_bert_encode(bert, pass, input);
+    attn_tensor *const x = encode(bert, pass, input);
     attn_tensor *const chosen = attn_gather(pass->tape, x, at, count, 1);
     const struct head head = vocabulary_head(bert, pass, chosen);
     return logits_of(pass, &head);
@@ -178,7 +179,7 @@ static struct targets choose_targets(attn_tape *tape, const int32_t *targets,
 static struct head head_of_targets(const attn_bert *bert, const attn_pass *pass,
                                    const attn_bert_input *input, const int32_t **targets)
 {
-    attn_tensor *const x = attn_bert_encode(bert, pass, input);
+    attn_tensor *const x = encode(bert, pass, input);
     if (bert->config.head != ATTN_BERT_MASKED)
         return label_head(bert, pass, x, input->packing);
     const struct targets chosen = choose_targets(

@@ -74,8 +74,7 @@ static attn_status read_choices(const attn_config_file *file, attn_reader_config
     return ATTN_OK;
 }
 
-attn_status attn_reader_config_read(attn_reader_config *config,
-                                    const attn_config_file *file)
+static attn_status read_config(attn_reader_config *config, const attn_config_file *file)
 {
     *config = (attn_reader_config){0};
     const struct {
@@ -111,7 +110,7 @@ static attn_status load_own(attn_reader **reader, attn_folder *folder)
     attn_error *const error = folder->config.error;
     attn_reader_config config;
     attn_reader *loaded;
-    ATTN_TRY(attn_reader_config_read(&config, &folder->config));
+    ATTN_TRY(read_config(&config, &folder->config));
     ATTN_TRY(attn_config_file_blame(&folder->config,
                                     attn_reader_outline(&loaded, &config, error)));
     attn_status status = attn_labels_read(&loaded->labels, &folder->config);

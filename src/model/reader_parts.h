@@ -25,9 +25,6 @@ struct attn_reader {
 ATTN_CHECKED attn_status attn_reader_outline(attn_reader **reader,
                                              const attn_reader_config *config,
                                              attn_error *error);
-/* config.json, see reader_file.c. */
-ATTN_CHECKED attn_status attn_reader_config_read(attn_reader_config *config,
-                                                 const attn_config_file *file);
 
 /* A packed batch: chunks of tokens, and what is labelled. */
 typedef struct attn_reader_packed {

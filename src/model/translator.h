@@ -65,11 +65,6 @@ attn_tensor *attn_translator_encode(const attn_translator *translator,
                                     const attn_pass *pass, const int32_t *source,
                                     attn_packing packing);
 /** Hidden states that the vocabulary projection reads, [target tokens][width]. */
-attn_tensor *attn_translator_decode(const attn_translator *translator,
-                                    const attn_pass *pass, attn_tensor *encoded,
-                                    attn_packing source_packing, const int32_t *target_in,
-                                    attn_packing target_packing);
-/** The two of a batch. */
 attn_tensor *attn_translator_hidden(const attn_translator *translator,
                                     const attn_pass *pass, const attn_pair_batch *batch);
 /** Sum over target tokens of the smoothed loss, divided by divisor; see

@@ -103,10 +103,9 @@ attn_tensor *attn_translator_encode(const attn_translator *translator,
     return attn_translator_enter(translator, &translator->encoder_norm, pass, x);
 }
 
-attn_tensor *attn_translator_decode(const attn_translator *translator,
-                                    const attn_pass *pass, attn_tensor *encoded,
-                                    attn_packing source_packing, const int32_t *target_in,
-                                    attn_packing target_packing)
+static attn_tensor *decode(const attn_translator *translator, const attn_pass *pass,
+                           attn_tensor *encoded, attn_packing source_packing,
+                           const int32_t *target_in, attn_packing target_packing)
 {
     attn_tensor *x = attn_translator_embed(translator, pass, ATTN_PART_DECODER, target_in,
                                            target_packing, 0);
@@ -152,8 +151,7 @@ attn_tensor *attn_translator_hidden(const attn_translator *translator,
     const attn_packing target = {batch->sentences, batch->target_starts};
     attn_tensor *const encoded =
         attn_translator_encode(translator, pass, batch->source, source);
-    return attn_translator_decode(translator, pass, encoded, source, batch->target_in,
-                                  target);
+    return decode(translator, pass, encoded, source, batch->target_in, target);
 }
 
 attn_tensor *attn_translator_loss(const attn_translator *translator,

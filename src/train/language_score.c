@@ -86,9 +86,10 @@ static void cut_runs(struct work *work)
     work->runs[work->run_count] = texts->count;
 }
 
-attn_status attn_language_nats(const attn_language_scorer *scorer,
-                               const attn_passages *texts, double *nats,
-                               attn_error *error)
+/* nats[n] = −ln of the probability of text n, all its tokens, each after those before it
+ * and <s>: the same bits for any number of threads. */
+static attn_status find_nats(const attn_language_scorer *scorer,
+                             const attn_passages *texts, double *nats, attn_error *error)
 {
     struct work work = {
         .scorer = scorer,
@@ -118,7 +119,7 @@ static double *nats_of(const attn_language_scorer *scorer, const attn_passages *
                        attn_status *status, attn_error *error)
 {
     double *const nats = malloc((texts->count + 1) * sizeof *nats);
-    *status = nats ? attn_language_nats(scorer, texts, nats, error)
+    *status = nats ? find_nats(scorer, texts, nats, error)
                    : attn_error_set(error, ATTN_ENOMEM, "out of memory while scoring");
     return nats;
 }

@@ -12,12 +12,6 @@ typedef struct attn_language_scorer {
     size_t threads;
 } attn_language_scorer;
 
-/** nats[n] = −ln of the probability of text n, all its tokens, each after those before it
- * and <s>: the same bits for any number of threads. */
-ATTN_CHECKED attn_status attn_language_nats(const attn_language_scorer *scorer,
-                                            const attn_passages *texts, double *nats,
-                                            attn_error *error);
-
 /**
  * Into scores: loss (nats a token), perplexity (a token), perplexity_word (the nats of
  * all tokens over the words, see attn_passages; exponential), bits_byte, and the counts

@@ -40,12 +40,22 @@ static attn_status append(struct ids *ids, const char *text,
     return ATTN_OK;
 }
 
+static int64_t source_length_of(const attn_pairs *pairs, size_t n)
+{
+    return (int64_t)(pairs->middle[n] - pairs->begin[n]);
+}
+
+static int64_t target_length_of(const attn_pairs *pairs, size_t n)
+{
+    return (int64_t)(pairs->begin[n + 1] - pairs->middle[n]);
+}
+
 static void sum_up(attn_pairs *pairs)
 {
     uint64_t hash = ATTN_MIX_HASH;
     for (size_t n = 0; n < pairs->count; n++) {
-        pairs->source_tokens += attn_pairs_source_length(pairs, n);
-        pairs->target_tokens += attn_pairs_target_length(pairs, n);
+        pairs->source_tokens += source_length_of(pairs, n);
+        pairs->target_tokens += target_length_of(pairs, n);
         hash = attn_mix_hash(hash, pairs->middle[n]);
         for (size_t i = pairs->begin[n]; i < pairs->begin[n + 1]; i++)
             hash = attn_mix_hash(hash, (uint64_t)pairs->ids[i]);
@@ -78,9 +88,18 @@ static attn_status encode_line(attn_pairs *pairs, struct ids *ids,
     return ATTN_OK;
 }
 
-attn_status attn_pairs_encode(attn_pairs *pairs, const attn_corpus *corpus,
-                              const attn_tokenizer *tokenizer, int64_t max_positions,
-                              attn_error *error)
+static void free_pairs(attn_pairs *pairs)
+{
+    free(pairs->ids);
+    free(pairs->begin);
+    free(pairs->middle);
+    free(pairs->line);
+    *pairs = (attn_pairs){0};
+}
+
+static attn_status encode(attn_pairs *pairs, const attn_corpus *corpus,
+                          const attn_tokenizer *tokenizer, int64_t max_positions,
+                          attn_error *error)
 {
     *pairs = (attn_pairs){
         .begin = malloc((corpus->lines + 1) * sizeof *pairs->begin),
@@ -101,17 +120,8 @@ attn_status attn_pairs_encode(attn_pairs *pairs, const attn_corpus *corpus,
     if (status == ATTN_OK)
         sum_up(pairs);
     else
-        attn_pairs_free(pairs);
+        free_pairs(pairs);
     return status;
-}
-
-void attn_pairs_free(attn_pairs *pairs)
-{
-    free(pairs->ids);
-    free(pairs->begin);
-    free(pairs->middle);
-    free(pairs->line);
-    *pairs = (attn_pairs){0};
 }
 
 attn_status attn_pairs_examples(attn_examples *examples, const attn_corpus *corpus,
@@ -122,15 +132,15 @@ attn_status attn_pairs_examples(attn_examples *examples, const attn_corpus *corp
     *examples = (attn_examples){.data = pairs};
     if (!pairs)
         return out_of_memory(error);
-    ATTN_TRY(attn_pairs_encode(pairs, corpus, tokenizer, max_positions, error));
+    ATTN_TRY(encode(pairs, corpus, tokenizer, max_positions, error));
     examples->sizes = malloc(pairs->count * sizeof *examples->sizes);
     if (!examples->sizes)
         return out_of_memory(error);
     examples->count = pairs->count;
     examples->hash = pairs->hash;
     for (size_t n = 0; n < pairs->count; n++) {
-        const int32_t target = (int32_t)attn_pairs_target_length(pairs, n);
-        const int32_t source = (int32_t)attn_pairs_source_length(pairs, n);
+        const int32_t target = (int32_t)target_length_of(pairs, n);
+        const int32_t source = (int32_t)source_length_of(pairs, n);
         examples->sizes[n] = (attn_example_size){target, source + target, target};
     }
     return ATTN_OK;
@@ -140,7 +150,7 @@ void attn_pairs_examples_free(attn_examples *examples)
 {
     attn_pairs *const pairs = examples->data;
     if (pairs)
-        attn_pairs_free(pairs);
+        free_pairs(pairs);
     free(pairs);
     examples->data = NULL;
 }
@@ -151,8 +161,8 @@ bool attn_pairs_pack(attn_pair_batch *packed, attn_tape *tape,
     const attn_pairs *const pairs = batch->examples->data;
     size_t sources = 0, targets = 0;
     for (size_t n = 0; n < batch->count; n++) {
-        sources += (size_t)attn_pairs_source_length(pairs, batch->list[n]);
-        targets += (size_t)attn_pairs_target_length(pairs, batch->list[n]);
+        sources += (size_t)source_length_of(pairs, batch->list[n]);
+        targets += (size_t)target_length_of(pairs, batch->list[n]);
     }
     int32_t *const source = attn_tape_allocate(tape, sources * sizeof *source);
     int32_t *const in = attn_tape_allocate(tape, targets * sizeof *in);
@@ -166,8 +176,8 @@ bool attn_pairs_pack(attn_pair_batch *packed, attn_tape *tape,
     for (size_t n = 0; n < batch->count; n++) {
         const size_t pair = batch->list[n];
         const int32_t *const ids = pairs->ids + pairs->begin[pair];
-        const int64_t source_length = attn_pairs_source_length(pairs, pair);
-        const int64_t target_length = attn_pairs_target_length(pairs, pair);
+        const int64_t source_length = source_length_of(pairs, pair);
+        const int64_t target_length = target_length_of(pairs, pair);
         const int64_t from = source_starts[n], to = target_starts[n];
         memcpy(source + from, ids, (size_t)source_length * sizeof *ids);
         memcpy(out + to, ids + source_length, (size_t)target_length * sizeof *ids);

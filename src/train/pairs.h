@@ -20,18 +20,12 @@ typedef struct attn_pairs {
 } attn_pairs;
 
 /**
- * The first two fields of each line; pairs with a side longer than max_positions tokens,
- * </s> included, are left out and counted.
+ * The first two fields of each line as examples of a task, whose data is the attn_pairs:
+ * sorted by target length, dealt by both, a loss a target token.  Pairs with a side
+ * longer than max_positions tokens, </s> included, are left out and counted.
  * @return ATTN_OK, ATTN_ENOMEM, ATTN_EFORMAT (text that is not UTF-8, or no pair is
  * left).
  */
-ATTN_CHECKED attn_status attn_pairs_encode(attn_pairs *pairs, const attn_corpus *corpus,
-                                           const attn_tokenizer *tokenizer,
-                                           int64_t max_positions, attn_error *error);
-void attn_pairs_free(attn_pairs *pairs);
-
-/** The same as examples of a task, whose data is the attn_pairs: sorted by target length,
- * dealt by both, a loss a target token. */
 ATTN_CHECKED attn_status attn_pairs_examples(attn_examples *examples,
                                              const attn_corpus *corpus,
                                              const attn_tokenizer *tokenizer,
@@ -43,15 +37,5 @@ void attn_pairs_examples_free(attn_examples *examples);
  * it. */
 bool attn_pairs_pack(attn_pair_batch *packed, attn_tape *tape,
                      const attn_shard_batch *batch);
-
-static inline int64_t attn_pairs_source_length(const attn_pairs *pairs, size_t n)
-{
-    return (int64_t)(pairs->middle[n] - pairs->begin[n]);
-}
-
-static inline int64_t attn_pairs_target_length(const attn_pairs *pairs, size_t n)
-{
-    return (int64_t)(pairs->begin[n + 1] - pairs->middle[n]);
-}
 
 #endif
