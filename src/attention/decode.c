@@ -134,7 +134,7 @@ static bool fill_added(struct attn_decoder *decoder,
     int64_t hidden = 0;
     fill(decoder->added, attn_decode_row(decoder->forward, keys * (int64_t)heads), 0.0f);
     for (int64_t n = 0; n < decoder->count; n++) {
-        float row[ATTN_DECODE_KEYS];
+        float row[ATTN_DECODE_BYTE_KEYS];
         if (piece->hides && piece->hidden[n])
             fill(row, (size_t)keys, -INFINITY);
         else

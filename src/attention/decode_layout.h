@@ -60,6 +60,9 @@ void attn_decode_next_split(const struct attn_problem *problem,
 /* Whether keys and values are whole numbers of 8 bits. */
 bool attn_decode_stores_bytes(const struct attn_forward *forward);
 
+/* Keys of a block at most. */
+int64_t attn_decode_keys(const struct attn_forward *forward);
+
 /* Whether pairs of bfloat16 are multiplied: everything is bfloat16, and the instruction
  * set has it. */
 bool attn_decode_pairs(const struct attn_forward *forward);

@@ -61,8 +61,8 @@ void attn_decode_find_piece(struct attn_decode_piece *piece,
         piece->first = piece->end = end;
         return;
     }
-    const int64_t next =
-        piece->first - piece->first % ATTN_DECODE_KEYS + ATTN_DECODE_KEYS;
+    const int64_t most = attn_decode_keys(decoder->forward);
+    const int64_t next = piece->first - piece->first % most + most;
     piece->rows = find_rows(decoder, piece->first);
     piece->end =
         attn_least(piece->end, attn_least(piece->first + piece->rows.keys, next));
@@ -110,5 +110,7 @@ void attn_decode_point(struct attn_decode_block *block,
     block->next_value =
         (const char *)next->rows.value +
         (bytes ? attn_byte_of_value(decoder->panel.Dv, next->rows.row, 0) : 0);
+    block->next_key_scales = next->rows.key_scale;
+    block->next_value_scales = next->rows.value_scale;
     block->next_keys = (size_t)(next->end - next->first);
 }

@@ -195,8 +195,10 @@ INLINE void score_heads_bytes(float *scores, const struct attn_decode_panel *pan
     const size_t most =
         VALUE_TILE / at_once / DOT_SUMS < 4 ? VALUE_TILE / at_once / DOT_SUMS : 4;
     const size_t lead = block->row % LANES, end = lead + block->keys;
-    float all[(ATTN_DECODE_KEYS + 5 * LANES) * LANES];
+    float all[(ATTN_DECODE_BYTE_KEYS + 5 * LANES) * LANES];
     struct stretch_ahead ahead = {block->next_key, block->next_keys * panel->D / 64};
+    fetch_scales(block->next_key_scales, block->next_keys);
+    fetch_scales(block->next_value_scales, block->next_keys);
     for (size_t key = 0; key < end; key += most * LANES) {
         struct score_bytes s = {.panel = panel, .ahead = &ahead};
         for (size_t v = 0; v < most; v++) {
@@ -233,8 +235,8 @@ static void score_bytes(float *scores, const struct attn_decode_panel *panel,
 
 /* The weights of a block in whole numbers, four keys to a lane, [keys / 4][heads]. */
 struct whole_weights {
-    int32_t first[(ATTN_DECODE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
-    int32_t second[(ATTN_DECODE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
+    int32_t first[(ATTN_DECODE_BYTE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
+    int32_t second[(ATTN_DECODE_BYTE_KEYS / ATTN_BYTES_LANE + 2) * LANES];
     int32_t begin[LANES]; /* of each head: −128 · the sum */
     float scale[LANES];   /* of each lane */
 };
@@ -243,7 +245,7 @@ struct whole_weights {
 INLINE void scale_weights(float *weights, const float *scales, size_t keys,
                           const size_t heads)
 {
-    float own[ATTN_DECODE_KEYS + LANES];
+    float own[ATTN_DECODE_BYTE_KEYS + LANES];
     memcpy(own, scales, keys * sizeof *own);
     for (size_t i = 0; i < LANES; i++)
         own[keys + i] = own[keys - 1];
@@ -279,7 +281,7 @@ INLINE void gather_fours(struct whole_weights *whole, const int32_t *rounded,
 static bool make_weights_whole(struct whole_weights *whole, const float *weights,
                                size_t heads, size_t keys, size_t lead)
 {
-    enum { ROOM = (ATTN_DECODE_KEYS + 3 * ATTN_BYTES_LANE) * LANES };
+    enum { ROOM = (ATTN_DECODE_BYTE_KEYS + 3 * ATTN_BYTES_LANE) * LANES };
     const size_t floats = (keys * heads + LANES - 1) / LANES * LANES;
     const size_t fours = (lead + keys + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE;
     int32_t rounded[ROOM + LANES];

@@ -8,8 +8,8 @@
 #include "kernel/table.h"
 
 /* Keys in a block: with 128 a block of fp32 values leaves the first cache before it is
- * used, which costs a sixth of the time. */
-enum { ATTN_DECODE_KEYS = 64 };
+ * used, which costs a sixth of the time.  Of 8 bits twice as many stay there. */
+enum { ATTN_DECODE_KEYS = 64, ATTN_DECODE_BYTE_KEYS = 128 };
 
 /* How keys and values are stored: a type of the header, or 8 bits with a scale a row. */
 enum attn_stored {
@@ -87,7 +87,7 @@ struct attn_decode_panel {
 /* A run of keys that the query sees all of, but for what `added` hides. */
 struct attn_decode_block {
     int64_t first_key; /* its index in the sequence */
-    size_t keys;       /* 1 to ATTN_DECODE_KEYS */
+    size_t keys;       /* 1 to ATTN_DECODE_KEYS, of 8 bits to ATTN_DECODE_BYTE_KEYS */
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
     enum attn_stored key_type, value_type;
@@ -96,8 +96,11 @@ struct attn_decode_block {
      * key's place in it; scales are those of the first key. */
     size_t row;
     const float *key_scales, *value_scales; /* [keys] */
-    const char *next_key, *next_value; /* those of the block after it, to be fetched */
-    size_t next_keys;                  /* 0: none */
+
+    /* The block after it, to be fetched. */
+    const char *next_key, *next_value;
+    const float *next_key_scales, *next_value_scales;
+    size_t next_keys; /* 0: none */
 
     /* How scores are bent. */
     float softcap;       /* 0: not */
