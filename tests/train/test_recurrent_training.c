@@ -174,9 +174,9 @@ static void the_recipes_of_the_house_are_good(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "gru-none-de-en",      "gru-additive-de-en",       "gru-dot-de-en",
-        "gru-general-de-en",   "gru-scaled-dot-de-en",     "lstm-none-de-en",
-        "lstm-additive-de-en", "gru-additive-input-de-en", "gru-additive-en-fr"};
+        "gru-none-de-en",    "gru-additive-de-en",   "gru-dot-de-en",
+        "gru-general-de-en", "gru-scaled-dot-de-en", "gru-additive-input-de-en",
+        "gru-additive-en-fr"};
     const char *const folder = getenv("ATTN_RECIPES");
     if (!folder) {
         print_message(
