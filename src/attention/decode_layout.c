@@ -137,6 +137,12 @@ int64_t attn_decode_keys(const struct attn_forward *forward)
     return attn_decode_stores_bytes(forward) ? ATTN_DECODE_BYTE_KEYS : ATTN_DECODE_KEYS;
 }
 
+/* Of scores, and of what is added to them, of one block. */
+static size_t block_floats(const struct attn_forward *forward, size_t heads)
+{
+    return attn_decode_row(forward, attn_decode_keys(forward) * (int64_t)heads);
+}
+
 bool attn_decode_pairs(const struct attn_forward *forward)
 {
     const struct attn_problem *const problem = forward->problem;
@@ -185,8 +191,7 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     const size_t D = attn_decode_row(forward, shape->D);
     const size_t Dv = attn_decode_row(forward, shape->Dv);
     const size_t heads = power_of_two(attn_decode_heads(forward));
-    const size_t block =
-        attn_decode_row(forward, attn_decode_keys(forward) * (int64_t)heads);
+    const size_t block = block_floats(forward, heads);
     const size_t whole = attn_decode_stores_bytes(forward) ? D
                          : attn_decode_pairs(forward)      ? D / 2
                                                            : 0;
@@ -258,13 +263,9 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
     panel->lanes.top_score = panel->lanes.class_sum + classes * lanes;
     panel->lanes.top_key = (int32_t *)(panel->lanes.top_score + lanes * top);
     decoder->scores = (float *)(panel->lanes.top_key + lanes * top);
-    decoder->added =
-        decoder->scores +
-        attn_decode_row(forward, attn_decode_keys(forward) * (int64_t)panel->heads);
-    decoder->behind = NULL;
-    if (forward->problem->options->log_forget.data)
-        decoder->behind =
-            decoder->added +
-            attn_decode_row(forward, attn_decode_keys(forward) * (int64_t)panel->heads);
+    decoder->added = decoder->scores + block_floats(forward, panel->heads);
+    decoder->behind = forward->problem->options->log_forget.data
+                          ? decoder->added + block_floats(forward, panel->heads)
+                          : NULL;
     return decoder;
 }
