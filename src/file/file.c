@@ -7,6 +7,7 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "file/file.h"
 #include "base/context.h"
+#include "file/path.h"
 #include "file/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,10 +26,12 @@ struct attn_file_writer {
     bool failed;     /* a put failed: close must not rename */
 };
 
+/* Of a long path the beginning, so that there is room for the reason. */
 static attn_status cannot(attn_error *error, const char *what, const char *path)
 {
-    return attn_error_set(error, ATTN_EIO, "cannot %s %s: %s", what, path,
-                          strerror(errno));
+    enum { SHOWN = 400 };
+    return attn_error_set(error, ATTN_EIO, "cannot %s %.*s%s: %s", what, SHOWN, path,
+                          strlen(path) > SHOWN ? "…" : "", strerror(errno));
 }
 
 /* ---- Reading --------------------------------------------------------------------- */
@@ -81,6 +84,7 @@ attn_status attn_file_read(const char *path, size_t limit, char **data, size_t *
         limit = SIZE_MAX / 4;
     if (strcmp(path, "-") == 0)
         return read_stream(stdin, "standard input", limit, data, length, error);
+    ATTN_TRY(attn_path_check(path, error));
     FILE *const stream = fopen(path, "rb");
     if (!stream)
         return cannot(error, "open", path);
@@ -209,6 +213,7 @@ attn_status attn_file_writer_open(attn_file_writer **writer, const char *path,
                                   attn_error *error)
 {
     *writer = NULL;
+    ATTN_TRY(attn_path_check(path, error));
     attn_file_writer *const opened = calloc(1, sizeof *opened);
     if (!opened)
         return no_memory(error, path);

@@ -2,8 +2,8 @@
 #include "model/config_file.h"
 #include "base/context.h"
 #include "file/file.h"
+#include "file/path.h"
 #include "file/safetensors.h"
-#include "model/folder.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -222,7 +222,7 @@ json_t *attn_json_decimal(float value)
 attn_status attn_config_file_write(json_t *document, const char *folder, const char *name,
                                    attn_error *error)
 {
-    char path[ATTN_FOLDER_PATH_BYTES];
+    char path[ATTN_PATH_BYTES];
     char *const text = document ? json_dumps(document, JSON_INDENT(2) | JSON_SORT_KEYS |
                                                            JSON_REAL_PRECISION(9))
                                 : NULL;
@@ -231,7 +231,7 @@ attn_status attn_config_file_write(json_t *document, const char *folder, const c
         return attn_error_set(error, ATTN_ENOMEM, "%.200s/%s: no memory", folder, name);
     size_t length = strlen(text);
     text[length++] = '\n'; /* in the place of the NUL, which is not written */
-    attn_status status = attn_folder_path(path, folder, name, error);
+    attn_status status = attn_path_join(path, folder, name, error);
     if (status == ATTN_OK)
         status = attn_file_write(path, text, length, error);
     free(text);

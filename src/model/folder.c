@@ -2,19 +2,9 @@
 #include "model/folder.h"
 #include "base/context.h"
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-attn_status attn_folder_path(char *path, const char *folder, const char *name,
-                             attn_error *error)
-{
-    const int length = snprintf(path, ATTN_FOLDER_PATH_BYTES, "%s/%s", folder, name);
-    if (length >= 0 && length < ATTN_FOLDER_PATH_BYTES)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_EINVAL, "%.200s…: the path is too long", folder);
-}
 
 static const char TOKENIZER_CONFIG[] = "tokenizer_config.json", SOURCE[] = "source_lang",
                   TARGET[] = "target_lang";
@@ -25,8 +15,8 @@ attn_status attn_folder_open(attn_folder *folder, const char *path, attn_error *
 {
     folder->path = path;
     folder->tensors = (attn_tensor_file){.path = folder->tensors_path, .error = error};
-    ATTN_TRY(attn_folder_path(folder->config_path, path, "config.json", error));
-    ATTN_TRY(attn_folder_path(folder->tensors_path, path, "model.safetensors", error));
+    ATTN_TRY(attn_path_join(folder->config_path, path, "config.json", error));
+    ATTN_TRY(attn_path_join(folder->tensors_path, path, "model.safetensors", error));
     return attn_config_file_open(&folder->config, folder->config_path, error);
 }
 
@@ -45,9 +35,9 @@ void attn_folder_close(attn_folder *folder)
 attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *folder,
                                        int64_t vocabulary, attn_error *error)
 {
-    char path[ATTN_FOLDER_PATH_BYTES];
+    char path[ATTN_PATH_BYTES];
     *tokenizer = NULL;
-    ATTN_TRY(attn_folder_path(path, folder, "tokenizer.json", error));
+    ATTN_TRY(attn_path_join(path, folder, "tokenizer.json", error));
     ATTN_TRY(attn_tokenizer_load(tokenizer, path, error));
     const int64_t tokens = attn_tokenizer_size(*tokenizer);
     if (tokens == vocabulary || vocabulary < 0)
@@ -78,8 +68,8 @@ attn_status attn_folder_make(const char *folder, const char *saver, int dtype,
 attn_status attn_folder_tokenizer_save(const attn_tokenizer *tokenizer,
                                        const char *folder, attn_error *error)
 {
-    char path[ATTN_FOLDER_PATH_BYTES];
-    ATTN_TRY(attn_folder_path(path, folder, "tokenizer.json", error));
+    char path[ATTN_PATH_BYTES];
+    ATTN_TRY(attn_path_join(path, folder, "tokenizer.json", error));
     return attn_tokenizer_save(tokenizer, path, error);
 }
 
@@ -118,10 +108,10 @@ static void read_language(const json_t *root, const char *key, char *language)
 attn_status attn_folder_languages_load(attn_languages *languages, const char *folder,
                                        attn_error *error)
 {
-    char path[ATTN_FOLDER_PATH_BYTES];
+    char path[ATTN_PATH_BYTES];
     attn_config_file file;
     *languages = (attn_languages){0};
-    ATTN_TRY(attn_folder_path(path, folder, TOKENIZER_CONFIG, error));
+    ATTN_TRY(attn_path_join(path, folder, TOKENIZER_CONFIG, error));
     if (access(path, F_OK) != 0)
         return ATTN_OK;
     ATTN_TRY(attn_config_file_open(&file, path, error));

@@ -3,32 +3,27 @@
 #ifndef ATTN_MODEL_FOLDER_H
 #define ATTN_MODEL_FOLDER_H
 
+#include "file/path.h"
 #include "model/config_file.h"
 #include "model/languages.h"
 #include "model/tensor_file.h"
 #include "text/tokenizer.h"
 
-enum { ATTN_FOLDER_PATH_BYTES = 4096 };
-
 /* Points into itself: not to be copied. */
 typedef struct attn_folder {
-    char config_path[ATTN_FOLDER_PATH_BYTES], tensors_path[ATTN_FOLDER_PATH_BYTES];
+    char config_path[ATTN_PATH_BYTES], tensors_path[ATTN_PATH_BYTES];
     const char *path; /* the caller's */
     attn_config_file config;
     attn_tensor_file tensors; /* once attn_folder_open_tensors was called */
 } attn_folder;
 
-/* Opens config.json; on failure nothing is open.  ATTN_EINVAL where the path is too long,
- * or as attn_config_file_open. */
+/* Opens config.json; on failure nothing is open.  As attn_path_join and
+ * attn_config_file_open. */
 ATTN_CHECKED attn_status attn_folder_open(attn_folder *folder, const char *path,
                                           attn_error *error);
 /* Opens model.safetensors of a folder that is open. */
 ATTN_CHECKED attn_status attn_folder_open_tensors(attn_folder *folder);
 void attn_folder_close(attn_folder *folder);
-
-/* "FOLDER/name" in path [ATTN_FOLDER_PATH_BYTES]; ATTN_EINVAL where it does not fit. */
-ATTN_CHECKED attn_status attn_folder_path(char *path, const char *folder,
-                                          const char *name, attn_error *error);
 
 /* Before a model is saved: dtype is ATTN_DTYPE_F32 or ATTN_DTYPE_BF16 (another is
  * ATTN_EINVAL, in the name of the function that saves), and the folder is there. */

@@ -1,8 +1,8 @@
 /* Parameters and the tensors of a file. */
 #include "model/tensor_file.h"
 #include "base/context.h"
+#include "file/path.h"
 #include "model/checks.h"
-#include "model/folder.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +165,8 @@ attn_status attn_tensor_file_write(const attn_parameters *parameters,
                                    const char *folder, int dtype, attn_error *error)
 {
     static const attn_safetensors_note notes[] = {{"format", "pt"}};
-    char path[ATTN_FOLDER_PATH_BYTES];
-    ATTN_TRY(attn_folder_path(path, folder, "model.safetensors", error));
+    char path[ATTN_PATH_BYTES];
+    ATTN_TRY(attn_path_join(path, folder, "model.safetensors", error));
     attn_safetensors_entry *const entries =
         calloc(parameters->length + alias_count, sizeof *entries);
     if (!entries)

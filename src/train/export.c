@@ -1,6 +1,7 @@
 /* What a training leaves for use: the model's files and its scores. */
 #include "base/context.h"
 #include "file/file.h"
+#include "file/path.h"
 #include "train/training.h"
 #include <jansson.h>
 #include <math.h>
@@ -86,11 +87,11 @@ attn_status attn_training_score(struct attn_training *training, attn_error *erro
     json_decref(scores);
     if (status == ATTN_OK && !text)
         status = attn_error_set(error, ATTN_ENOMEM, "out of memory for scores.json");
-    if (status == ATTN_OK) {
-        char path[ATTN_FILE_BYTES];
-        snprintf(path, sizeof path, "%s/scores.json", options->out);
+    char path[ATTN_PATH_BYTES];
+    if (status == ATTN_OK)
+        status = attn_path_join(path, options->out, "scores.json", error);
+    if (status == ATTN_OK)
         status = attn_file_write(path, text, strlen(text), error);
-    }
     free(text);
     return status;
 }

@@ -3,6 +3,7 @@
 #include "train/language_score.h"
 #include "base/context.h"
 #include "file/file.h"
+#include "file/path.h"
 #include <dirent.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -256,8 +257,9 @@ static attn_status score_folder(const attn_language_scorer *scorer, const char *
                               folder);
     attn_status status = ATTN_OK;
     for (int i = 0; i < count; i++) {
-        char path[ATTN_PATH_BYTES + 300];
-        snprintf(path, sizeof path, "%s/%s", folder, entries[i]->d_name);
+        char path[ATTN_PATH_BYTES];
+        if (status == ATTN_OK)
+            status = attn_path_join(path, folder, entries[i]->d_name, error);
         if (status == ATTN_OK)
             status = score_file(scorer, path, tally, error);
         free(entries[i]);

@@ -3,6 +3,7 @@
 #include "train/pictures.h"
 #include "base/context.h"
 #include "base/mix.h"
+#include "file/path.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,21 +16,21 @@ static const double SMALLEST = 0.55, LARGEST = 0.95, MOST_SLANT = 0.3;
 
 /* ---- Digits ---------------------------------------------------------------------- */
 
-static attn_status name_labels(char *labels, size_t size, const char *images,
-                               attn_error *error)
+static attn_status name_labels(char *labels, const char *images, attn_error *error)
 {
-    static const char WORD[] = "images";
+    static const char WORD[] = "images", OTHER[] = "labels";
     const char *found = NULL;
     for (const char *at = strstr(images, WORD); at; at = strstr(at + 1, WORD))
         found = at;
-    if (!found || strlen(images) >= size)
+    if (!found)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: expected a name with \"images\", beside a file whose "
                               "name has \"labels\" there",
                               images);
-    snprintf(labels, size, "%.*slabels%s", (int)(found - images), images,
-             found + sizeof WORD - 1);
-    char *const rank = strstr(labels + (found - images), "idx3");
+    ATTN_TRY(attn_path_join(labels, "", images, error));
+    char *const name = labels + (found - images);
+    memcpy(name, OTHER, sizeof OTHER - 1); /* as long as WORD */
+    char *const rank = strstr(name, "idx3");
     if (rank)
         rank[3] = '1'; /* MNIST's own names have the rank in them */
     return ATTN_OK;
@@ -59,9 +60,9 @@ static attn_status check(const attn_digits *digits, const char *images, attn_err
 
 attn_status attn_digits_load(attn_digits *digits, const char *images, attn_error *error)
 {
-    char labels[4096];
+    char labels[ATTN_PATH_BYTES];
     *digits = (attn_digits){0};
-    ATTN_TRY(name_labels(labels, sizeof labels, images, error));
+    ATTN_TRY(name_labels(labels, images, error));
     attn_status status = attn_idx_load(&digits->images, images, 3, error);
     if (status == ATTN_OK)
         status = attn_idx_load(&digits->labels, labels, 1, error);

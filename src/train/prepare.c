@@ -1,5 +1,6 @@
 /* Everything a training needs before its first step. */
 #include "base/context.h"
+#include "file/path.h"
 #include "tensor/single_thread.h"
 #include "train/training.h"
 #include <errno.h>
@@ -14,16 +15,14 @@
 static attn_status make_folder(const char *path, attn_error *error)
 {
     char folder[ATTN_PATH_BYTES];
-    if ((size_t)snprintf(folder, sizeof folder, "%s", path) >= sizeof folder)
-        return attn_error_set(error, ATTN_EINVAL, "%.60s…: longer than %zu bytes", path,
-                              sizeof folder - 1);
-    for (char *c = folder + 1;; c++) {
+    ATTN_TRY(attn_path_join(folder, "", path, error));
+    for (char *c = folder + (*folder == '/');; c++) {
         if (*c != '/' && *c != '\0')
             continue;
         const char end = *c;
         *c = '\0';
         if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
+            return attn_error_set(error, ATTN_EIO, "%.400s: %s", folder, strerror(errno));
         *c = end;
         if (end == '\0')
             return ATTN_OK;
@@ -37,12 +36,12 @@ static attn_status lock_folder(struct attn_training *training, attn_error *error
     const char *const folder = training->task.options->out;
     const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0)
-        return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
+        return attn_error_set(error, ATTN_EIO, "%.400s: %s", folder, strerror(errno));
     const bool is_taken = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (is_taken) {
         close(file);
         return attn_error_set(error, ATTN_EIO,
-                              "%s: another training writes to this folder", folder);
+                              "%.400s: another training writes to this folder", folder);
     }
     training->is_locked = true; /* or its file system has no locks */
     training->folder_file = file;
@@ -115,13 +114,16 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
     training->position.best_loss = (double)INFINITY;
     training->progress.talk = options->talk;
     task->progress = &training->progress;
+    /* The longest name that is written there, so that no path is found too long later. */
+    ATTN_TRY(attn_path_join(training->checkpoint, options->out,
+                            "checkpoint.safetensors.part", error));
+    ATTN_TRY(attn_path_join(training->checkpoint, options->out, "checkpoint.safetensors",
+                            error));
     ATTN_TRY(make_folder(options->out, error));
     ATTN_TRY(lock_folder(training, error));
-    snprintf(training->checkpoint, sizeof training->checkpoint,
-             "%s/checkpoint.safetensors", options->out);
     const bool goes_on = access(training->checkpoint, F_OK) == 0;
     if (options->resume && !goes_on)
-        return attn_error_set(error, ATTN_EIO, "%s: %s", training->checkpoint,
+        return attn_error_set(error, ATTN_EIO, "%.400s: %s", training->checkpoint,
                               strerror(errno));
     attn_blas_use_one_thread();
     task->pool = pthreadpool_create(options->threads);

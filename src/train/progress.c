@@ -1,5 +1,6 @@
 /* Lines about a training. */
 #include "train/progress.h"
+#include "base/context.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -31,10 +32,11 @@ attn_status attn_progress_start(attn_progress *progress, FILE *talk, const char 
     progress->last = progress->started;
     if (!folder)
         return ATTN_OK;
-    snprintf(progress->path, sizeof progress->path, "%s/log.jsonl", folder);
+    ATTN_TRY(attn_path_join(progress->path, folder, "log.jsonl", error));
     progress->log = fopen(progress->path, "a");
     if (!progress->log)
-        return attn_error_set(error, ATTN_EIO, "%s: %s", progress->path, strerror(errno));
+        return attn_error_set(error, ATTN_EIO, "%.400s: %s", progress->path,
+                              strerror(errno));
     setvbuf(progress->log, NULL, _IONBF, 0);
     return ATTN_OK;
 }

@@ -3,16 +3,15 @@
 #ifndef ATTN_TRAIN_PROGRESS_H
 #define ATTN_TRAIN_PROGRESS_H
 
+#include "file/path.h"
 #include "train/checkpoint.h"
 #include "train/heads.h"
 #include <stdio.h>
 
-enum { ATTN_PROGRESS_BYTES = 1100 };
-
 typedef struct attn_progress {
-    FILE *talk;                     /* NULL: silent */
-    FILE *log;                      /* NULL: none */
-    char path[ATTN_PROGRESS_BYTES]; /* of the log */
+    FILE *talk;                 /* NULL: silent */
+    FILE *log;                  /* NULL: none */
+    char path[ATTN_PATH_BYTES]; /* of the log */
     int64_t total_steps;
     int64_t batches;       /* in an epoch */
     double started;        /* of this run, by attn_seconds */

@@ -2,6 +2,7 @@
  * and what is found is counted in their order. */
 #include "base/context.h"
 #include "file/file.h"
+#include "file/path.h"
 #include "model/folder.h"
 #include "train/label_scores.h"
 #include "train/progress.h"
@@ -68,10 +69,10 @@ struct seen {
 
 static attn_status load_seen(struct seen *seen, const char *folder, attn_error *error)
 {
-    char path[ATTN_PATH_BYTES + 64];
+    char path[ATTN_PATH_BYTES];
     size_t length, capacity = 1;
     *seen = (struct seen){0};
-    snprintf(path, sizeof path, "%s/" ATTN_SEEN_WORDS, folder);
+    ATTN_TRY(attn_path_join(path, folder, ATTN_SEEN_WORDS, error));
     FILE *const file = fopen(path, "r");
     if (!file)
         return ATTN_OK;

@@ -2,6 +2,7 @@
 #include "train/recipe.h"
 #include "base/context.h"
 #include "file/file.h"
+#include "file/path.h"
 #include "train/task.h"
 #include <jansson.h>
 #include <stdarg.h>
@@ -364,13 +365,16 @@ attn_status attn_recipe_load(attn_recipe *recipe, const char *path, attn_error *
     size_t length;
     memset(recipe, 0, sizeof *recipe);
     ATTN_TRY(attn_file_read_text(path, RECIPE_BYTES, &text, &length, error));
-    const attn_status status =
+    attn_status status =
         strlen(text) == length
             ? attn_recipe_parse(recipe, attn_task_kinds(), text, path, error)
             : attn_error_set(error, ATTN_EFORMAT, "%s: a zero byte at %zu", path,
                              strlen(text));
     free(text);
-    snprintf(recipe->path, sizeof recipe->path, "%s", path);
+    if (status == ATTN_OK)
+        status = attn_path_join(recipe->path, "", path, error);
+    if (status != ATTN_OK)
+        attn_recipe_free(recipe);
     return status;
 }
 
@@ -381,31 +385,22 @@ void attn_recipe_free(attn_recipe *recipe)
     recipe->identity = recipe->settings = NULL;
 }
 
-/* False where the path is cut, which may be another file's. */
-static bool join(char *found, int length, const char *folder, const char *slash,
-                 const char *file)
-{
-    const int bytes =
-        snprintf(found, ATTN_PATH_BYTES, "%.*s%s%s", length, folder, slash, file);
-    return bytes >= 0 && bytes < ATTN_PATH_BYTES;
-}
-
 attn_status attn_recipe_find(const char *recipe_path, const char *file, char *found,
                              attn_error *error)
 {
-    if (*file == '/') {
-        snprintf(found, ATTN_PATH_BYTES, "%s", file);
-        return ATTN_OK;
-    }
-    const char *const slash = strrchr(recipe_path, '/');
-    const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
-    if (join(found, folder, recipe_path, "", file) && access(found, F_OK) == 0)
+    if (*file == '/')
+        return attn_path_join(found, "", file, error);
+    ATTN_TRY(attn_path_beside(found, recipe_path, file, error));
+    if (access(found, F_OK) == 0)
         return ATTN_OK;
     const char *const data = getenv("ATTN_DATA");
     if (data && *data) {
-        if (join(found, (int)strlen(data), data, "/", file) && access(found, F_OK) == 0)
+        ATTN_TRY(attn_path_join(found, data, file, error));
+        if (access(found, F_OK) == 0)
             return ATTN_OK;
     }
+    const char *const slash = strrchr(recipe_path, '/');
+    const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
     return attn_error_set(
         error, ATTN_EIO, "%s is neither beside the recipe (%.*s) nor %s%s", file,
         folder ? folder : 1, folder ? recipe_path : ".",

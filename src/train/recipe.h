@@ -6,10 +6,9 @@
 #define ATTN_TRAIN_RECIPE_H
 
 #include "base/error.h"
+#include "file/path.h"
 #include "train/schedule.h"
 #include <math.h>
-
-enum { ATTN_PATH_BYTES = 1024 };
 
 /** What a value in JSON is read into. */
 typedef enum attn_field_type {
@@ -87,7 +86,8 @@ void attn_recipe_free(attn_recipe *recipe);
 /**
  * Where a file of the recipe lies: as it stands if absolute, else beside the recipe, else
  * in the folder that the environment's ATTN_DATA names.  ATTN_EIO names the places looked
- * at.  One that is there and cannot be read is found: who opens it says why.
+ * at, or one that is too long.  One that is there and cannot be read is found: who opens
+ * it says why.
  * @param found  ATTN_PATH_BYTES.
  */
 ATTN_CHECKED attn_status attn_recipe_find(const char *recipe_path, const char *file,

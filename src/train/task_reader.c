@@ -4,6 +4,7 @@
 #include "base/context.h"
 #include "base/mix.h"
 #include "file/file.h"
+#include "file/path.h"
 #include "file/safetensors.h"
 #include "model/folder.h"
 #include "train/learn.h"
@@ -229,8 +230,8 @@ static attn_status save_words(const attn_task *task, const attn_labelled *labell
     attn_label_set words;
     attn_labelled as_labels = *labelled;
     attn_file_writer *writer;
-    char path[ATTN_PATH_BYTES + 64];
-    snprintf(path, sizeof path, "%s/" ATTN_SEEN_WORDS, task->options->out);
+    char path[ATTN_PATH_BYTES];
+    ATTN_TRY(attn_path_join(path, task->options->out, ATTN_SEEN_WORDS, error));
     as_labels.labels = labelled->texts;
     ATTN_TRY(attn_label_set_collect(&words, &as_labels, error));
     attn_status status = attn_file_writer_open(&writer, path, error);

@@ -1,12 +1,12 @@
 /* The kinds of models that can be trained. */
 #include "file/file.h"
+#include "file/path.h"
 #include "train/task.h"
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATH_BYTES = 4200, CONFIG_BYTES = 1 << 24 };
+enum { CONFIG_BYTES = 1 << 24 };
 
 static const attn_task_kind *const KINDS[] = {
     &attn_task_translator, &attn_task_recurrent_translator,
@@ -43,11 +43,11 @@ static const attn_task_kind *kind_of(const json_t *type)
 
 const attn_task_kind *attn_task_kind_of_model(const char *folder)
 {
-    char path[PATH_BYTES], *text;
+    char path[ATTN_PATH_BYTES], *text;
     size_t length;
     attn_error error;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    if (attn_file_read_text(path, CONFIG_BYTES, &text, &length, &error) != ATTN_OK)
+    if (attn_path_join(path, folder, "config.json", &error) != ATTN_OK ||
+        attn_file_read_text(path, CONFIG_BYTES, &text, &length, &error) != ATTN_OK)
         return NULL;
     json_t *const config = json_loadb(text, length, 0, NULL);
     const json_t *const classes = json_object_get(config, "architectures");

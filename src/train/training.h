@@ -10,8 +10,6 @@
 #include "train/shards.h"
 #include "train/task.h"
 
-enum { ATTN_FILE_BYTES = ATTN_PATH_BYTES + 64 };
-
 struct attn_training {
     attn_task task;
     attn_batches batches;
@@ -25,7 +23,7 @@ struct attn_training {
     int64_t kept;          /* the step of the checkpoint that is there, −1 for none */
     double seconds_before; /* spent by earlier runs */
     attn_checkpoint_identity identity;
-    char checkpoint[ATTN_FILE_BYTES];
+    char checkpoint[ATTN_PATH_BYTES];
     bool is_locked; /* the folder, by folder_file */
     int folder_file;
     attn_progress progress;

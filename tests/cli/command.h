@@ -82,4 +82,20 @@ static inline void expect_run(const char *arguments, const char *input, int code
     run_free(&result);
 }
 
+/* A path of length_bytes, folders in each other and `end`, in the file "long": too long
+ * for the command here, which reads it as "$(cat long)". */
+static inline void write_long_path(size_t length_bytes, const char *end)
+{
+    enum { NAME = 100 };
+    attn_error error;
+    char path[8192];
+    assert_in_range(length_bytes, strlen(end), sizeof path);
+    memset(path, 'a', length_bytes);
+    for (size_t n = NAME; n < length_bytes; n += NAME + 1)
+        path[n] = '/';
+    memcpy(path + length_bytes - strlen(end), end, strlen(end));
+    assert_int_equal(attn_file_write(in_folder("long"), path, length_bytes, &error),
+                     ATTN_OK);
+}
+
 #endif

@@ -18,6 +18,14 @@ static run_result train(const char *recipe, const char *options)
     return run(arguments, "");
 }
 
+/* Its exit code. */
+static int system_in_folder(const char *command)
+{
+    char whole[512];
+    snprintf(whole, sizeof whole, "cd '%s' && %s", folder, command);
+    return WEXITSTATUS(system(whole));
+}
+
 static void the_tiny_recipe_learns_to_translate_what_it_has_not_seen(void **state)
 {
     (void)state;
@@ -45,6 +53,54 @@ static void a_log_that_cannot_be_written_is_a_failure(void **state)
                         "attn train: cannot write full/log.jsonl: No space left on "
                         "device; the training is kept after step 50\n");
     run_free(&result);
+}
+
+/* The longest name in a folder that is trained to, with its slash. */
+enum { LONGEST_NAME = sizeof "checkpoint.safetensors.part" };
+
+static void an_out_with_too_long_paths_is_refused_before_it_is_made(void **state)
+{
+    (void)state;
+    static const size_t lengths[] = {4096 - LONGEST_NAME, 4095, 8000};
+    for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++) {
+        char expected[128];
+        write_long_path(lengths[n], "");
+        snprintf(expected, sizeof expected,
+                 "a…/checkpoint.safetensors.part: a path of %zu bytes, expected at most "
+                 "4095\n",
+                 lengths[n] + LONGEST_NAME);
+        run_result result = train("tiny-en-fr.json", "--quiet --out \"$(cat long)\"");
+        assert_int_equal(result.code, 1);
+        if (!strstr(result.err, expected))
+            fail_msg("%s", result.err);
+        run_free(&result);
+        assert_int_not_equal(system_in_folder("ls -d aaa* > /dev/null 2>&1"), 0);
+    }
+}
+
+static void a_long_out_has_every_file_by_its_whole_name(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"checkpoint.safetensors", "log.jsonl",
+                                        "tokenizer.json"};
+    write_long_path(4095 - LONGEST_NAME, "/end");
+    run_result result = train("tiny-en-fr.json",
+                              "--threads 2 --quiet --max-steps 1 --out \"$(cat long)\"");
+    if (result.code != 0)
+        fail_msg("%s", result.err);
+    run_free(&result);
+    for (size_t n = 0; n < sizeof files / sizeof files[0]; n++) {
+        char command[128];
+        snprintf(command, sizeof command, "test -e \"$(cat long)/%s\"", files[n]);
+        assert_int_equal(system_in_folder(command), 0);
+    }
+    result = train("tiny-en-fr.json", "--threads 2 --quiet --max-steps 2 --resume --out "
+                                      "\"$(cat long)\"");
+    if (result.code != 0)
+        fail_msg("%s", result.err);
+    run_free(&result);
+    /* Longer than what folder_remove may name. */
+    assert_int_equal(system_in_folder("rm -r aaa*"), 0);
 }
 
 static void put_pairs(void)
@@ -100,6 +156,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tiny_recipe_learns_to_translate_what_it_has_not_seen),
         cmocka_unit_test(a_log_that_cannot_be_written_is_a_failure),
+        cmocka_unit_test(an_out_with_too_long_paths_is_refused_before_it_is_made),
+        cmocka_unit_test(a_long_out_has_every_file_by_its_whole_name),
         cmocka_unit_test(data_that_cannot_be_read_fail_in_the_same_way_for_every_kind),
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
     };

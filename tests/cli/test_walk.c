@@ -306,6 +306,28 @@ static void a_wrong_file_is_named_with_what_is_wrong(void **state)
     expect_run("walk .", "", 1, "", "attn walk: . is a folder, expected a file\n");
 }
 
+static void a_long_path_to_write_to_is_refused_and_not_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t length_bytes;
+        const char *end; /* of the message */
+    } cases[] = {
+        {1000, "a…: No such file or directory\n"},
+        {4096, "a…: a path of 4096 bytes, expected at most 4095\n"},
+        {8000, "a…: a path of 8000 bytes, expected at most 4095\n"},
+    };
+    for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
+        write_long_path(cases[n].length_bytes, ".svg");
+        run_result result = run("walk -o \"$(cat long)\"", "");
+        assert_int_equal(result.code, 1);
+        assert_string_equal(result.out, "");
+        if (!attn_file_named(result.err, cases[n].end))
+            fail_msg("%s", result.err);
+        run_free(&result);
+    }
+}
+
 static void a_full_standard_output_is_a_failure(void **state)
 {
     (void)state;
@@ -334,6 +356,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_flow_is_drawn_to_a_file),
         cmocka_unit_test(wrong_options_are_misuse),
         cmocka_unit_test(a_wrong_file_is_named_with_what_is_wrong),
+        cmocka_unit_test(a_long_path_to_write_to_is_refused_and_not_cut),
         cmocka_unit_test(a_full_standard_output_is_a_failure),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);

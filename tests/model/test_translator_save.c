@@ -35,13 +35,14 @@ static void a_path_that_is_too_long_is_refused_and_not_cut(void **state)
 {
     const struct small_saved *const fixture = *state;
     attn_error error;
-    char same[ATTN_FOLDER_PATH_BYTES]; /* folder/././. */
+    char same[ATTN_PATH_BYTES]; /* folder/././. */
     snprintf(same, sizeof same, "%s", fixture->folder);
     while (strlen(same) < sizeof same - 4)
         strcat(same, "/.");
     assert_int_equal(attn_config_file_write(json_object(), same, "config.json", &error),
-                     ATTN_EINVAL);
-    assert_non_null(strstr(error.message, "the path is too long"));
+                     ATTN_EIO);
+    assert_non_null(strstr(error.message, "config.json: a path of 41"));
+    assert_non_null(strstr(error.message, " bytes, expected at most 4095"));
 }
 
 /* ---- Whole or not at all --------------------------------------------------------- */

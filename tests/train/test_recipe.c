@@ -237,7 +237,7 @@ static void data_that_is_nowhere_names_where_it_was_looked_for(void **state)
 }
 
 /* Cut to the size of found, its name would be that of a folder that is there. */
-static void a_path_that_would_be_cut_is_found_nowhere(void **state)
+static void a_path_that_would_be_cut_is_refused(void **state)
 {
     (void)state;
     char file[2 * ATTN_PATH_BYTES], found[ATTN_PATH_BYTES];
@@ -245,6 +245,11 @@ static void a_path_that_would_be_cut_is_found_nowhere(void **state)
     for (size_t n = 0; n + 2 < sizeof file; n += 2)
         memcpy(file + n, "./", 3);
     assert_int_equal(attn_recipe_find("x.json", file, found, &error), ATTN_EIO);
+    assert_non_null(strstr(error.message, "bytes, expected at most 4095"));
+    file[0] = '/';
+    assert_int_equal(attn_recipe_find("x.json", file, found, &error), ATTN_EIO);
+    assert_non_null(strstr(error.message, "bytes, expected at most 4095"));
+    file[0] = '.';
     file[ATTN_PATH_BYTES / 2] = '\0';
     assert_int_equal(attn_recipe_find("x.json", file, found, &error), ATTN_OK);
 }
@@ -323,7 +328,7 @@ int main(void)
         cmocka_unit_test(keys_that_do_not_fit_together_are_refused),
         cmocka_unit_test(what_is_not_json_tells_line_and_column),
         cmocka_unit_test(two_recipes_are_compared_by_their_first_difference),
-        cmocka_unit_test(a_path_that_would_be_cut_is_found_nowhere),
+        cmocka_unit_test(a_path_that_would_be_cut_is_refused),
         cmocka_unit_test(data_that_is_nowhere_names_where_it_was_looked_for),
         cmocka_unit_test(every_recipe_of_the_house_is_good),
         cmocka_unit_test(the_rate_rises_in_a_line_and_falls),

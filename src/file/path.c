@@ -1,0 +1,48 @@
+/* Joining paths. */
+#include "file/path.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { SHOWN = 60 }; /* bytes of folder and of name, in a message */
+
+static const char *mark_if_cut(size_t length)
+{
+    return length > SHOWN ? "…" : "";
+}
+
+static attn_status join(char *path, const char *folder, size_t folder_length,
+                        const char *name, attn_error *error)
+{
+    const char *const slash = folder_length > 0 ? "/" : "";
+    if (folder_length > 0 && folder[folder_length - 1] == '/')
+        folder_length--;
+    const size_t name_length = strlen(name);
+    const size_t length = folder_length + strlen(slash) + name_length;
+    if (length >= ATTN_PATH_BYTES)
+        return attn_error_set(error, ATTN_EIO,
+                              "%.*s%s%s%.*s%s: a path of %zu bytes, expected at most %d",
+                              folder_length > SHOWN ? SHOWN : (int)folder_length, folder,
+                              mark_if_cut(folder_length), slash, SHOWN, name,
+                              mark_if_cut(name_length), length, ATTN_PATH_BYTES - 1);
+    snprintf(path, ATTN_PATH_BYTES, "%.*s%s%s", (int)folder_length, folder, slash, name);
+    return ATTN_OK;
+}
+
+attn_status attn_path_join(char *path, const char *folder, const char *name,
+                           attn_error *error)
+{
+    return join(path, folder, strlen(folder), name, error);
+}
+
+attn_status attn_path_beside(char *path, const char *file, const char *name,
+                             attn_error *error)
+{
+    const char *const slash = strrchr(file, '/');
+    return join(path, file, slash ? (size_t)(slash - file) + 1 : 0, name, error);
+}
+
+attn_status attn_path_check(const char *path, attn_error *error)
+{
+    char whole[ATTN_PATH_BYTES];
+    return attn_path_join(whole, "", path, error);
+}
