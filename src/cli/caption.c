@@ -28,7 +28,7 @@ static const char help[] =
     "         attn look docs/pictures/digits.png -o where.svg\n";
 
 struct job {
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     attn_captioner *captioner;
     attn_tokenizer *tokenizer;
     attn_context *context;
@@ -40,7 +40,7 @@ struct job {
 
 static attn_status load(struct job *job, const char *name, attn_error *error)
 {
-    attn_status status = cli_find_model(name, job->folder, sizeof job->folder, error);
+    attn_status status = cli_find_model(name, job->folder, error);
     if (status == ATTN_OK)
         status = attn_captioner_load(&job->captioner, job->folder, error);
     if (status == ATTN_OK)

@@ -3,7 +3,7 @@
 #ifndef ATTN_CLI_CLI_H
 #define ATTN_CLI_CLI_H
 
-#include "base/error.h"
+#include "file/path.h"
 
 enum { CLI_DONE = 0, CLI_FAILED = 1, CLI_MISUSED = 2 };
 
@@ -78,8 +78,8 @@ void cli_context_destroy(cli_context *context);
 /* The folder of a model by name: as given where it has a config.json; else trained/NAME,
  * where attn train puts it; else NAME in ATTN_MODELS, in models/ of the sources, and in
  * the installed data folder.  ATTN_EIO names all places that were looked at, and the
- * models that are there. */
-ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder, size_t size,
+ * models that are there.  folder is [ATTN_PATH_BYTES]. */
+ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder,
                                         attn_error *error);
 
 #endif

@@ -254,11 +254,11 @@ static attn_status eval_kind(const struct arguments *arguments,
 
 static int eval(const struct arguments *arguments, struct job *job)
 {
-    char folder[sizeof job->model.folder];
+    char folder[ATTN_PATH_BYTES];
     attn_search_options usual;
     attn_search_options_init(&usual);
     attn_error error;
-    attn_status status = cli_find_model(arguments->model, folder, sizeof folder, &error);
+    attn_status status = cli_find_model(arguments->model, folder, &error);
     if (status != ATTN_OK)
         return cli_fail("eval", &error);
     const attn_task_kind *const kind = attn_task_kind_of_model(folder);

@@ -39,7 +39,7 @@ struct candidate {
 };
 
 struct job {
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     attn_bert *bert;
     attn_tokenizer *tokenizer;
     cli_context context;
@@ -279,7 +279,7 @@ static attn_status print_json(const struct job *job, attn_error *error)
 static attn_status start(struct job *job, const char *model, const char *text,
                          attn_error *error)
 {
-    attn_status status = cli_find_model(model, job->folder, sizeof job->folder, error);
+    attn_status status = cli_find_model(model, job->folder, error);
     if (status != ATTN_OK && strcmp(model, USUAL_MODEL) == 0)
         return attn_error_set(error, status,
                               "no model yet, as none is shipped: attn train "

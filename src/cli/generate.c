@@ -42,7 +42,7 @@ static const char help[] =
 enum { USUAL_TOKENS = 100, USUAL_SINKS = 4, MOST_TOKENS = 1 << 30 };
 
 struct job {
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     attn_language *language;
     attn_tokenizer *tokenizer;
     cli_context context;
@@ -237,7 +237,7 @@ static attn_status print_json(const struct job *job, attn_error *error)
 static attn_status start(struct job *job, const char *model, const char *prompt,
                          attn_error *error)
 {
-    ATTN_TRY(cli_find_model(model, job->folder, sizeof job->folder, error));
+    ATTN_TRY(cli_find_model(model, job->folder, error));
     ATTN_TRY(attn_language_load(&job->language, job->folder, error));
     cli_note("generate", attn_language_note(job->language));
     const attn_language_config *const config = attn_language_config_of(job->language);

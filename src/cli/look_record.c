@@ -97,11 +97,10 @@ attn_status look_make_record(const look_request *request, attn_record **record,
     static const char *const texts[] = {"attn-reader",   "bert",          "llama",
                                         "llama-variant", "lstm-language", NULL};
     static const char *const pictures[] = {"attn-captioner", NULL};
-    char folder[4096], type[64];
+    char folder[ATTN_PATH_BYTES], type[64];
     attn_context *context = NULL;
-    attn_status status =
-        cli_find_model(request->model == NULL ? "translate-en-fr" : request->model,
-                       folder, sizeof folder, error);
+    attn_status status = cli_find_model(
+        request->model == NULL ? "translate-en-fr" : request->model, folder, error);
     if (status == ATTN_OK)
         status = read_type(folder, type, sizeof type, error);
     if (status != ATTN_OK)

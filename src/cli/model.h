@@ -7,7 +7,7 @@
 #include "model/translate.h"
 
 typedef struct cli_model {
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     attn_seq2seq seq2seq; /* kind NULL: there is none yet */
     attn_tokenizer *tokenizer;
 } cli_model;

@@ -1,5 +1,6 @@
 /* Where models are found. */
 #define _XOPEN_SOURCE 700 /* scandir */
+#include "base/context.h"
 #include "cli/cli.h"
 #include <dirent.h>
 #include <stdarg.h>
@@ -19,20 +20,15 @@ static void name_roots(const char *roots[ROOTS])
     roots[3] = ATTN_INSTALLED_MODELS;
 }
 
-/* Whether root/name, or name alone where root is NULL, holds a model; its path in folder,
- * if that has room. */
-static bool find(const char *root, const char *name, char *folder, size_t size)
+/* Whether root/name, or name alone where root is "", holds a model; its path in folder.
+ * Where that is too long nothing can be. */
+static bool find(const char *root, const char *name, char *folder)
 {
-    char config[4096];
-    const size_t skip = sizeof "/config.json" - 1;
-    const int length = snprintf(config, sizeof config, "%s%s%s/config.json",
-                                root ? root : "", root ? "/" : "", name);
-    if (length < 0 || (size_t)length >= sizeof config || access(config, R_OK) != 0 ||
-        (size_t)length - skip >= size)
-        return false;
-    config[(size_t)length - skip] = '\0';
-    memcpy(folder, config, (size_t)length - skip + 1);
-    return true;
+    char config[ATTN_PATH_BYTES];
+    attn_error error;
+    return attn_path_join(folder, root, name, &error) == ATTN_OK &&
+           attn_path_join(config, folder, "config.json", &error) == ATTN_OK &&
+           access(config, R_OK) == 0;
 }
 
 /* A text that grows up to its limit. */
@@ -57,13 +53,13 @@ __attribute__((format(printf, 2, 3))) static void add(struct list *list,
 static void add_models(struct list *list, const char *const roots[ROOTS], size_t at)
 {
     struct dirent **entries;
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     const int count = scandir(roots[at], &entries, NULL, alphasort);
     for (int i = 0; i < count; i++) {
         const char *const name = entries[i]->d_name;
-        bool is_new = name[0] != '.' && find(roots[at], name, folder, sizeof folder);
+        bool is_new = name[0] != '.' && find(roots[at], name, folder);
         for (size_t before = 0; before < at && is_new; before++)
-            is_new = !roots[before] || !find(roots[before], name, folder, sizeof folder);
+            is_new = !roots[before] || !find(roots[before], name, folder);
         if (is_new)
             add(list, "%s%s", list->length > 0 ? ", " : "", name);
         free(entries[i]);
@@ -72,19 +68,20 @@ static void add_models(struct list *list, const char *const roots[ROOTS], size_t
         free(entries);
 }
 
-attn_status cli_find_model(const char *name, char *folder, size_t size, attn_error *error)
+attn_status cli_find_model(const char *name, char *folder, attn_error *error)
 {
     const char *roots[ROOTS];
     struct list places = {{0}, 0}, models = {{0}, 0};
     /* A name, not a way out of the folder of models. */
     const bool is_name = *name && !strchr(name, '/') && name[0] != '.';
     name_roots(roots);
-    if (*name && find(NULL, name, folder, size))
+    ATTN_TRY(attn_path_join(folder, name, "config.json", error)); /* nowhere would do */
+    if (*name && find("", name, folder))
         return ATTN_OK;
     for (size_t i = 0; i < ROOTS; i++) {
         if (!roots[i] || !*roots[i])
             continue;
-        if (is_name && find(roots[i], name, folder, size))
+        if (is_name && find(roots[i], name, folder))
             return ATTN_OK;
         add(&places, "%s%s", places.length > 0 ? ", " : "", roots[i]);
         add_models(&models, roots, i);

@@ -13,7 +13,7 @@
 attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
                             attn_error *error)
 {
-    ATTN_TRY(cli_find_model(name, reader->folder, sizeof reader->folder, error));
+    ATTN_TRY(cli_find_model(name, reader->folder, error));
     ATTN_TRY(attn_reader_load(&reader->reader, reader->folder, error));
     const attn_reader_config *const config = attn_reader_config_of(reader->reader);
     if (config->tags != tags)

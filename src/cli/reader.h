@@ -4,12 +4,13 @@
 #define ATTN_CLI_READER_H
 
 #include "cli/lines.h"
+#include "file/path.h"
 #include "model/reader.h"
 #include "text/tokenizer.h"
 #include <jansson.h>
 
 typedef struct cli_reader {
-    char folder[4096];
+    char folder[ATTN_PATH_BYTES];
     attn_reader *reader;
     attn_tokenizer *tokenizer;
     attn_context *context;

@@ -1,5 +1,6 @@
 /* attn train: a recipe becomes a model. */
 #include "train/train.h"
+#include "base/context.h"
 #include "cli/cli.h"
 #include <string.h>
 #include <unistd.h>
@@ -56,13 +57,14 @@ static void catch_signals(void)
 }
 
 /* trained/translate-en-fr of recipes/translate-en-fr.json */
-static void name_folder(char *folder, size_t size, const char *recipe)
+static attn_status name_folder(char *folder, const char *recipe, attn_error *error)
 {
     const char *const slash = strrchr(recipe, '/');
-    const char *const name = slash ? slash + 1 : recipe;
-    const char *const dot = strrchr(name, '.');
-    snprintf(folder, size, "trained/%.*s",
-             (int)(dot ? (size_t)(dot - name) : strlen(name)), name);
+    ATTN_TRY(attn_path_join(folder, "trained", slash ? slash + 1 : recipe, error));
+    char *const dot = strrchr(folder, '.');
+    if (dot)
+        *dot = '\0';
+    return ATTN_OK;
 }
 
 /* The recipe's test belongs to the recipe's data: beside --train it is left out. */
@@ -145,7 +147,9 @@ int cli_train(int argc, char **argv)
                            attn_s(count));
     arguments.recipe = argv[1];
     char folder[ATTN_PATH_BYTES];
-    name_folder(folder, sizeof folder, arguments.recipe);
+    attn_error error;
+    if (!training.out && name_folder(folder, arguments.recipe, &error) != ATTN_OK)
+        return cli_fail("train", &error);
     if (!training.out)
         training.out = folder;
     training.threads = (size_t)threads;

@@ -273,18 +273,23 @@ static void a_model_that_is_not_there_names_the_places(void **state)
 {
     (void)state;
     attn_error error;
-    char found[256];
+    char found[ATTN_PATH_BYTES];
     setenv("ATTN_MODELS", folder, 1);
-    assert_int_equal(cli_find_model("nothing", found, sizeof found, &error), ATTN_EIO);
+    assert_int_equal(cli_find_model("nothing", found, &error), ATTN_EIO);
     assert_non_null(strstr(error.message, "no model 'nothing': it is no folder"));
     assert_non_null(strstr(error.message, "nor a model in trained, /"));
     assert_non_null(strstr(error.message, folder));
     assert_non_null(strstr(error.message, "; models there: "));
     assert_int_equal(attn_file_write(in_folder("config.json"), "{}", 2, &error), ATTN_OK);
-    assert_int_equal(cli_find_model(folder, found, sizeof found, &error), ATTN_OK);
+    assert_int_equal(cli_find_model(folder, found, &error), ATTN_OK);
     assert_string_equal(found, folder);
-    assert_int_equal(cli_find_model("../", found, 4, &error), ATTN_EIO);
-    assert_int_equal(cli_find_model(folder, found, 4, &error), ATTN_EIO); /* no room */
+    assert_int_equal(cli_find_model("../", found, &error), ATTN_EIO);
+    char long_name[ATTN_PATH_BYTES];
+    memset(long_name, 'a', sizeof long_name);
+    long_name[sizeof long_name - 1] = '\0';
+    assert_int_equal(cli_find_model(long_name, found, &error), ATTN_EIO);
+    assert_non_null(strstr(error.message, "/config.json: a path of 4107 bytes, expected "
+                                          "at most 4095"));
     unsetenv("ATTN_MODELS");
 }
 
