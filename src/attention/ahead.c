@@ -21,7 +21,7 @@ static void call_rows(const void *data, attn_type type, const int64_t stride[4],
     const int64_t size = side_by_side ? most * span->size : span->size;
     const uintptr_t bytes = attn_type_bytes(type), row_bytes = (uintptr_t)size * bytes;
     uintptr_t row = (uintptr_t)attn_element(
-        data, type, b * stride[0] + span->h * stride[1] + span->first * stride[2]);
+        data, type, attn_row_offset(stride, b, span->h, span->first));
     for (int64_t n = 0; n < rows; n++) {
 #pragma GCC unroll 8
         for (uintptr_t at = 0; at < row_bytes; at += LINE_BYTES)

@@ -112,7 +112,7 @@ static void round_bias(const struct attn_backward *backward, const attn_shape *s
     for (int64_t b = 0; b < extent[0]; b++)
         for (int64_t h = 0; h < extent[1]; h++) {
             const struct attn_target rows =
-                attn_rows_to(to, attn_head_place(to, b, h), 0, extent[2], extent[3]);
+                attn_rows_to(to, attn_output_row(to, b, h, 0), 0, extent[2], extent[3]);
             const float *const sums =
                 (const float *)from->data + b * from->stride[0] + h * from->stride[1];
             backward->kernels->backward->put(&rows, sums, (size_t)from->stride[2], 1.0f);

@@ -93,21 +93,6 @@ void attn_backward_group_init(struct attn_backward_group *group,
 /* ---- Loading --------------------------------------------------------------------------
  */
 
-/* Rows of a tensor, of which x is row 0 of one head. */
-static struct attn_matrix matrix_of(const void *x, const int64_t stride[4],
-                                    attn_type type, int64_t first_row, int64_t rows,
-                                    int64_t size)
-{
-    return (struct attn_matrix){
-        .x = attn_element(x, type, first_row * stride[2]),
-        .row_stride = stride[2],
-        .element_stride = stride[3],
-        .rows = (size_t)rows,
-        .size = (size_t)size,
-        .type = type,
-    };
-}
-
 /* What each lane knows of its query before it sees a key. */
 static void load_lanes(struct attn_backward_group *group,
                        struct attn_backward_panel *panel)
@@ -150,12 +135,11 @@ static void load_panel(struct attn_backward_group *group, const void *output_gra
     panel->column = (size_t)(first_query - group->first_query);
     attn_panel_load(&panel->forward, &group->walk, first_query, queries);
 
-    const struct attn_matrix gradient =
-        matrix_of(output_gradient, backward->gradients->output.stride,
-                  backward->gradients->output.type, first_query, queries, shape->Dv);
+    const struct attn_matrix gradient = attn_rows_of(
+        &backward->gradients->output, output_gradient, first_query, queries, shape->Dv);
+    const attn_input O = attn_read_output(&problem->tensors->output);
     const struct attn_matrix output =
-        matrix_of(group->walk.head.output, problem->tensors->output.stride,
-                  problem->tensors->output.type, first_query, queries, shape->Dv);
+        attn_rows_of(&O, group->walk.head.output, first_query, queries, shape->Dv);
     const size_t width = panel->forward.vectors * lanes;
     backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
     backward->kernels->backward->load(group->output, width, &output, 1.0f);
@@ -172,13 +156,11 @@ static void load_rows(struct attn_backward_group *group, const void *output_grad
     const struct attn_backward *const backward = group->backward;
     const struct attn_problem *const problem = &backward->problem;
     const struct attn_matrix query =
-        matrix_of(group->walk.head.query, problem->tensors->query.stride,
-                  problem->tensors->query.type, group->first_query, group->queries,
-                  problem->shape->D);
+        attn_rows_of(&problem->tensors->query, group->walk.head.query, group->first_query,
+                     group->queries, problem->shape->D);
     const struct attn_matrix gradient =
-        matrix_of(output_gradient, backward->gradients->output.stride,
-                  backward->gradients->output.type, group->first_query, group->queries,
-                  problem->shape->Dv);
+        attn_rows_of(&backward->gradients->output, output_gradient, group->first_query,
+                     group->queries, problem->shape->Dv);
     backward->kernels->backward->pack(group->query_pack, &query);
     backward->kernels->backward->pack(group->gradient_pack, &gradient);
     group->queries_finite = backward->kernels->backward->is_finite(&query) &&
@@ -199,12 +181,9 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
 {
     const struct attn_backward *const backward = group->backward;
     const struct attn_sequence *const sequence = &group->walk.sequence;
-    const attn_input *const output = &backward->gradients->output;
-    const int64_t *const stride = output->stride;
     const void *const output_gradient =
-        attn_element(output->data, output->type,
-                     sequence->b * stride[0] + group->walk.head.h * stride[1] +
-                         sequence->first_query * stride[2]);
+        attn_input_row(&backward->gradients->output, sequence->b, group->walk.head.h,
+                       sequence->first_query);
 
     const int64_t end =
         first_query +
@@ -465,7 +444,7 @@ void attn_backward_group_store(const struct attn_backward_group *group)
     const struct attn_sequence *const sequence = &group->walk.sequence;
     if (!to->data)
         return;
-    void *const head = attn_head_place(to, sequence->b, group->walk.head.h);
+    void *const head = attn_output_row(to, sequence->b, group->walk.head.h, 0);
     for (size_t p = 0; p < group->count; p++) {
         const struct attn_backward_panel *const panel = &group->panels[p];
         const struct attn_target rows =

@@ -20,7 +20,7 @@ static void store_rows(const struct attn_backward_group *group, const attn_outpu
     if (!x->data)
         return;
     const struct attn_target to =
-        attn_rows_to(x, attn_head_place(x, sequence->b, hk),
+        attn_rows_to(x, attn_output_row(x, sequence->b, hk, 0),
                      sequence->first_key + keys.first, keys.end - keys.first, size);
     group->backward->kernels->backward->put(&to, from + (size_t)keys.first * whole_size,
                                             whole_size, scale);

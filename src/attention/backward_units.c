@@ -167,10 +167,9 @@ static bool keys_are_finite(const struct attn_backward *backward,
     const attn_input *const key = &backward->problem.tensors->key;
     if (sequence->Lk == 0)
         return true;
-    const void *const head = attn_element(
-        key->data, key->type, sequence->b * key->stride[0] + hk * key->stride[1]);
-    const struct attn_matrix matrix = attn_rows_of(
-        key, head, sequence->first_key, sequence->Lk, backward->problem.shape->D);
+    const void *const first = attn_input_row(key, sequence->b, hk, sequence->first_key);
+    const struct attn_matrix matrix =
+        attn_rows_of(key, first, 0, sequence->Lk, backward->problem.shape->D);
     return backward->kernels->backward->is_finite(&matrix);
 }
 

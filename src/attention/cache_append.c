@@ -99,8 +99,7 @@ static void convert(const attn_context *context, const attn_cache *cache, float 
 static struct attn_matrix rows_of(const attn_input *x, int64_t hk, int64_t first,
                                   int64_t rows, int64_t size)
 {
-    return attn_rows_of(x, attn_element(x->data, x->type, hk * x->stride[1]), first, rows,
-                        size);
+    return attn_rows_of(x, attn_input_row(x, 0, hk, 0), first, rows, size);
 }
 
 attn_status attn_cache_append(attn_context *context, attn_cache *cache, int64_t sequence,

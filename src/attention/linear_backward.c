@@ -140,7 +140,7 @@ static void store_rows(const struct worker *w, const attn_output *x, int64_t h,
     if (!x->data)
         return;
     const struct attn_target to = attn_rows_to(
-        x, attn_head_place(x, w->head.sequence.b, h), first_row + first, rows, size);
+        x, attn_output_row(x, w->head.sequence.b, h, 0), first_row + first, rows, size);
     w->head.linear->kernels->backward->put(&to, from, stride, 1.0f);
 }
 
@@ -179,13 +179,9 @@ static void differentiate_sums(const struct worker *w, int64_t first, int64_t qu
     const struct attn_problem *const problem = &l->problem;
     const int64_t Dv = problem->shape->Dv;
     const attn_input *const dO = &w->gradients->output;
-    const attn_output *const O = &problem->tensors->output;
-    attn_input output = {O->data, {0}, O->type};
-    memcpy(output.stride, O->stride, sizeof output.stride);
-    const void *const origin =
-        attn_element(dO->data, dO->type,
-                     w->head.sequence.b * dO->stride[0] + w->head.head.h * dO->stride[1] +
-                         w->head.sequence.first_query * dO->stride[2]);
+    const attn_input O = attn_read_output(&problem->tensors->output);
+    const void *const origin = attn_input_row(dO, w->head.sequence.b, w->head.head.h,
+                                              w->head.sequence.first_query);
     for (int64_t i = 0; i < queries; i++) {
         float *const to = w->sums + (size_t)(first + i) * l->E_whole;
         const float z = denominator(w, i, sum[i]);
@@ -193,7 +189,7 @@ static void differentiate_sums(const struct worker *w, int64_t first, int64_t qu
         if (z == 0.0f || attn_linear_visible_end(&w->head, first + i) == 0)
             continue;
         attn_linear_load(l, w->gradient, dO, origin, Dv, first + i, 1);
-        attn_linear_load(l, w->output, &output, w->head.head.output, Dv, first + i, 1);
+        attn_linear_load(l, w->output, &O, w->head.head.output, Dv, first + i, 1);
         float product = 0.0f;
         for (int64_t e = 0; e < Dv; e++) {
             product += w->gradient[e] * w->output[e];

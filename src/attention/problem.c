@@ -370,14 +370,6 @@ int64_t attn_sequences_alike(const struct attn_problem *problem, int64_t index)
     return each_its_own ? 1 : problem->sequences - index;
 }
 
-/* How far element [b][h][l][0] lies from element 0. */
-static int64_t offset_of(const int64_t stride[4], int64_t b, int64_t h, int64_t l)
-{
-    return (int64_t)((uint64_t)b * (uint64_t)stride[0] +
-                     (uint64_t)h * (uint64_t)stride[1] +
-                     (uint64_t)l * (uint64_t)stride[2]);
-}
-
 struct attn_head attn_problem_head(const struct attn_problem *problem,
                                    const struct attn_sequence *sequence, int64_t h)
 {
@@ -389,31 +381,27 @@ struct attn_head attn_problem_head(const struct attn_problem *problem,
     struct attn_head head = {
         .h = h,
         .hk = hk,
-        .query = attn_element(t->query.data, t->query.type,
-                              offset_of(t->query.stride, b, h, i)),
+        .query = attn_input_row(&t->query, b, h, i),
         .row = (b * shape->H + h) * shape->Lq + i,
         .additive = o->additive ? o->additive + h * shape->D : NULL,
         .alibi_slope = o->alibi_slopes ? o->alibi_slopes[h] : 0.0f,
         .sink = o->sinks ? o->sinks[h] : -INFINITY,
     };
     if (t->key.data)
-        head.key =
-            attn_element(t->key.data, t->key.type, offset_of(t->key.stride, b, hk, j));
+        head.key = attn_input_row(&t->key, b, hk, j);
     if (t->value.data)
-        head.value = attn_element(t->value.data, t->value.type,
-                                  offset_of(t->value.stride, b, hk, j));
+        head.value = attn_input_row(&t->value, b, hk, j);
     if (t->output.data)
-        head.output = attn_place(t->output.data, t->output.type,
-                                 offset_of(t->output.stride, b, h, i));
+        head.output = attn_output_row(&t->output, b, h, i);
     if (o->keep.data)
-        head.keep =
-            o->keep.data + offset_of(o->keep.stride, b, h, i) + j * o->keep.stride[3];
+        head.keep = o->keep.data + attn_row_offset(o->keep.stride, b, h, i) +
+                    j * o->keep.stride[3];
     if (o->blocks.data) /* which count in the sequence */
-        head.blocks = o->blocks.data + offset_of(o->blocks.stride, b, h, 0);
+        head.blocks = o->blocks.data + attn_row_offset(o->blocks.stride, b, h, 0);
     if (o->bias.data)
-        head.bias =
-            attn_element(o->bias.data, o->bias.type,
-                         offset_of(o->bias.stride, b, h, i) + j * o->bias.stride[3]);
+        head.bias = attn_element(o->bias.data, o->bias.type,
+                                 attn_row_offset(o->bias.stride, b, h, i) +
+                                     j * o->bias.stride[3]);
     return head;
 }
 
@@ -422,7 +410,7 @@ void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_r
 {
     const size_t bytes = attn_type_bytes(x->type);
     for (int64_t row = first_row; row < end_row && x->data; row++) {
-        const int64_t first = offset_of(x->stride, b, h, row);
+        const int64_t first = attn_row_offset(x->stride, b, h, row);
         if (x->stride[3] == 1)
             memset(attn_place(x->data, x->type, first), 0, (size_t)size * bytes);
         for (int64_t n = 0; n < size && x->stride[3] != 1; n++)

@@ -94,6 +94,28 @@ static inline void *attn_place(void *data, attn_type type, int64_t n)
     return (void *)((uintptr_t)data + (uintptr_t)n * attn_type_bytes(type));
 }
 
+/* How far element [b][h][row][0] lies from element 0; it wraps likewise. */
+static inline int64_t attn_row_offset(const int64_t stride[4], int64_t b, int64_t h,
+                                      int64_t row)
+{
+    return (int64_t)((uint64_t)b * (uint64_t)stride[0] +
+                     (uint64_t)h * (uint64_t)stride[1] +
+                     (uint64_t)row * (uint64_t)stride[2]);
+}
+
+/* Where x[b][h][row] lies. */
+static inline const void *attn_input_row(const attn_input *x, int64_t b, int64_t h,
+                                         int64_t row)
+{
+    return attn_element(x->data, x->type, attn_row_offset(x->stride, b, h, row));
+}
+
+static inline void *attn_output_row(const attn_output *x, int64_t b, int64_t h,
+                                    int64_t row)
+{
+    return attn_place(x->data, x->type, attn_row_offset(x->stride, b, h, row));
+}
+
 /* x[b][h][row][·] = 0 for first_row ≤ row < end_row, where there is an x. */
 void attn_clear_rows(const attn_output *x, int64_t b, int64_t h, int64_t first_row,
                      int64_t end_row, int64_t size);

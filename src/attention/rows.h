@@ -4,6 +4,7 @@
 
 #include "attention/problem.h"
 #include "kernel/table.h"
+#include <string.h>
 
 /* Rows first and on of those whose row 0 lies at head. */
 static inline struct attn_matrix attn_rows_of(const attn_input *x, const void *head,
@@ -33,10 +34,12 @@ static inline struct attn_target attn_rows_to(const attn_output *x, void *head,
     };
 }
 
-/* Where x[b][h] lies. */
-static inline void *attn_head_place(const attn_output *x, int64_t b, int64_t h)
+/* What was written, to be read. */
+static inline attn_input attn_read_output(const attn_output *x)
 {
-    return attn_place(x->data, x->type, b * x->stride[0] + h * x->stride[1]);
+    attn_input input = {.data = x->data, .type = x->type};
+    memcpy(input.stride, x->stride, sizeof input.stride);
+    return input;
 }
 
 #endif
