@@ -65,6 +65,14 @@ attn_status attn_parameters_allocate(attn_parameters *parameters)
     return ATTN_OK;
 }
 
+size_t attn_parameters_count(const attn_parameters *parameters)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < parameters->length; i++)
+        count += parameters->list[i].count;
+    return count;
+}
+
 /* Uniform in (0, 1). */
 static double uniform(uint64_t seed, uint64_t counter)
 {

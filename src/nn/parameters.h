@@ -24,8 +24,8 @@ typedef struct attn_parameter {
 
 typedef struct attn_parameters {
     attn_parameter *list;
-    size_t length, capacity, floats;
-    float *values; /* [floats]; NULL until allocated */
+    size_t length, capacity, floats; /* floats with the gaps */
+    float *values;                   /* [floats]; NULL until allocated */
 } attn_parameters;
 
 /** Parameters are added first (the index comes back through *index), then allocated, then
@@ -35,6 +35,8 @@ ATTN_CHECKED attn_status attn_parameters_add(attn_parameters *parameters,
                                              const int64_t *extent, attn_initial initial,
                                              size_t *index);
 ATTN_CHECKED attn_status attn_parameters_allocate(attn_parameters *parameters);
+/** How many numbers the model has to learn: floats without the gaps. */
+size_t attn_parameters_count(const attn_parameters *parameters);
 void attn_parameters_initialise(attn_parameters *parameters, uint64_t seed);
 const attn_parameter *attn_parameters_find(const attn_parameters *parameters,
                                            const char *name);

@@ -168,9 +168,5 @@ int64_t attn_step_tokens(const attn_step *step)
 
 int64_t attn_step_parameters(const attn_step *step)
 {
-    int64_t count = 0;
-    const attn_parameters *const parameters = attn_language_parameters(step->language);
-    for (size_t i = 0; i < parameters->length; i++)
-        count += (int64_t)parameters->list[i].count;
-    return count;
+    return (int64_t)attn_parameters_count(attn_language_parameters(step->language));
 }

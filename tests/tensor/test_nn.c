@@ -47,6 +47,7 @@ static void layers_name_and_shape_their_parameters(void **state)
         end = got->offset + got->count;
     }
     assert_true(p.floats >= end);
+    assert_int_equal(attn_parameters_count(&p), 2 * 12 * 8 + 12 + 8 + 2 * 8 + 4 * 72);
     assert_null(attn_parameters_find(&p, "l.fc3.weight"));
     attn_parameters_free(&p);
 }
