@@ -1,5 +1,5 @@
 /* The heads worth a look: at most five, each the best of its kind and none twice.  A kind
- * that no head shows is left out. */
+ * that no head shows is left out.  Of a model's only head: its heaviest links. */
 #include "inspect/findings.h"
 #include <math.h>
 #include <string.h>
@@ -185,11 +185,44 @@ static int64_t count_heads(const attn_record *record)
     return heads;
 }
 
+/* Behind all that are as heavy. */
+static void insert_link(attn_summary *summary, attn_link link)
+{
+    int64_t at = summary->link_count;
+    while (at > 0 && summary->links[at - 1].weight < link.weight)
+        at--;
+    if (at == ATTN_LINKS)
+        return;
+    if (summary->link_count < ATTN_LINKS)
+        summary->link_count++;
+    for (int64_t i = summary->link_count - 1; i > at; i--)
+        summary->links[i] = summary->links[i - 1];
+    summary->links[at] = link;
+}
+
+static void find_links(attn_summary *summary, const attn_record *record)
+{
+    const attn_record_part *part = &record->parts[0];
+    const candidate c = {
+        .summary = summary, .part = part, .weights = attn_record_weights(part, 0, 0)};
+    for (int64_t i = 0; i < part->rows->length; i++) {
+        attn_link best = {.row = i, .weight = 0};
+        for (int64_t j = 0; j < attn_record_visible(part, i) && !row_delimits(&c, i); j++)
+            if (j != i && !key_delimits(&c, j) && weight_of(&c, i, j) > best.weight)
+                best = (attn_link){.row = i, .key = j, .weight = weight_of(&c, i, j)};
+        if (best.weight > 0)
+            insert_link(summary, best);
+    }
+}
+
 /* A model's only head is neither its sharpest nor its broadest. */
 attn_status attn_find(attn_summary *summary, const attn_record *record)
 {
-    if (count_heads(record) < 2)
+    if (count_heads(record) < 2) {
+        if (record->part_count > 0 && attn_record_is_self(&record->parts[0]))
+            find_links(summary, record);
         return ATTN_OK;
+    }
     static bool (*const finders[])(candidate *, double *) = {
         [ATTN_FINDING_SHARPEST] = find_sharpest,
         [ATTN_FINDING_FAR] = find_far,

@@ -168,7 +168,7 @@ static void put_quoted(attn_buffer *buffer, const attn_record_word *word,
 int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summary)
 {
     if (summary->alignment_part < 0)
-        return 0;
+        return summary->link_count > 0;
     if (record->parts[summary->alignment_part].part == ATTN_PART_POOL)
         return 1;
     return 1 + (summary->unclear_count > 0) + (summary->at_special_count > 0) +
@@ -381,10 +381,35 @@ static void put_unread(attn_buffer *buffer, const attn_record_words *words,
     }
 }
 
+static void put_link(attn_buffer *buffer, const attn_record_part *part,
+                     const attn_link *link, attn_spelling spelling)
+{
+    put_quoted(buffer, &part->rows->list[link->row], spelling);
+    attn_buffer_put(buffer, attn_record_is_self(part) ? " looks at " : " reads ");
+    put_quoted(buffer, &part->keys->list[link->key], spelling);
+    attn_buffer_put(buffer, " ");
+    attn_put_weight(buffer, link->weight);
+}
+
+/* Between words, "man" looks at "telescope" .48, "saw" looks at "man" .20 most. */
+static void put_links(attn_buffer *buffer, const attn_record_part *part,
+                      const attn_summary *summary, attn_spelling spelling)
+{
+    for (int64_t i = 0; i < summary->link_count; i++) {
+        attn_buffer_put(buffer, i > 0 ? ", " : "Between words, ");
+        put_link(buffer, part, &summary->links[i], spelling);
+    }
+    attn_buffer_put(buffer, " most.");
+}
+
 void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                       const attn_summary *summary, int64_t line, attn_spelling spelling,
                       int64_t columns)
 {
+    if (summary->alignment_part < 0) {
+        put_links(buffer, &record->parts[0], summary, spelling);
+        return;
+    }
     const attn_record_part *part = &record->parts[summary->alignment_part];
     listing list = {
         .part = part, .summary = summary, .spelling = spelling, .last_comma = " and "};
@@ -413,16 +438,6 @@ void attn_put_verdict(attn_buffer *buffer, const attn_record *record,
                 attn_buffer_text(&after), columns);
     buffer->failed = buffer->failed || after.failed;
     attn_buffer_free(&after);
-}
-
-static void put_link(attn_buffer *buffer, const attn_record_part *part,
-                     const attn_link *link, attn_spelling spelling)
-{
-    put_quoted(buffer, &part->rows->list[link->row], spelling);
-    attn_buffer_put(buffer, attn_record_is_self(part) ? " looks at " : " reads ");
-    put_quoted(buffer, &part->keys->list[link->key], spelling);
-    attn_buffer_put(buffer, " ");
-    attn_put_weight(buffer, link->weight);
 }
 
 /* The clause `index` of a finding; false beyond the last. */

@@ -33,9 +33,9 @@ enum { ATTN_VERDICT_LINES = 4 };
 /** What a matrix of the part answers: "Which source word each written word read". */
 const char *attn_question(const attn_record *record, const attn_record_part *part);
 
-/** How many lines the verdict has (0 without cross or pooling), and each of
- * them, without line end.  Line 0 is the count, or the words a label was read from; the
- * others name what to look at.
+/** How many lines the verdict has (0 of several heads without cross or pooling), and each
+ * of them, without line end.  Line 0 is the count, or the words a label was read from, or
+ * the links of a model's only head; the others name what to look at.
  * @param columns  where words are listed, as many as fit, and a count of the rest (source
  *                 words left unread: as many as fit into two lines); 0 for all. */
 int64_t attn_verdict_lines(const attn_record *record, const attn_summary *summary);

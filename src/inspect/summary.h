@@ -73,7 +73,7 @@ typedef enum attn_finding_kind {
                               * what the row gives to all delimiters, its key −1 */
     ATTN_FINDING_BROADEST    /* value: entropy; its link is the row with the lowest top */
 } attn_finding_kind;
-enum { ATTN_FINDINGS = ATTN_FINDING_BROADEST + 1 };
+enum { ATTN_FINDINGS = ATTN_FINDING_BROADEST + 1, ATTN_LINKS = 3 };
 
 typedef struct attn_finding {
     attn_finding_kind kind;
@@ -115,6 +115,11 @@ typedef struct attn_summary {
     attn_finding findings[ATTN_FINDINGS]; /* by kind, no head twice; none of a
                                            * model with one head */
     int64_t finding_count;
+
+    /* Of a model whose one head is of self-attention: its heaviest links from one word to
+     * another, at most one of a row and none of delimiters, the heaviest first. */
+    attn_link links[ATTN_LINKS];
+    int64_t link_count;
 } attn_summary;
 
 /** @param conventions  NULL for the defaults. */

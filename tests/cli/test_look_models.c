@@ -255,7 +255,8 @@ static void a_tagger_shows_its_tags_and_which_word_looks_where(void **state)
                                 " n't/", NULL});
     shows("look 'the cat was hungry' --model tagger",
           (const char *const[]){"text the cat was hungry\ntags the/", " cat/", " was/",
-                                " hungry/", "Which word each word looks at  encoder 1.1",
+                                " hungry/", "\n\nBetween words, \"", " looks at \"",
+                                " most.\n\nWhich word each word looks at  encoder 1.1",
                                 NULL});
 }
 

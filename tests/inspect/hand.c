@@ -121,6 +121,15 @@ attn_record *hand_label(const char *source, const char *label)
     return record;
 }
 
+attn_record *hand_text(const char *source)
+{
+    attn_record *const record = create("by-hand", source, "");
+    strcpy(record->source_language, "text");
+    split(&record->source_words, NULL, source, NULL);
+    add_part(record, ATTN_PART_ENCODER, 1, 1);
+    return record;
+}
+
 attn_record *hand_picture(const char *written)
 {
     uint8_t grey[4 * 6];

@@ -10,6 +10,8 @@ attn_record *hand_record(const char *source, const char *written, int64_t layers
                          int64_t heads);
 /* A text and the label that pooling read from it; no marks of the model. */
 attn_record *hand_label(const char *source, const char *label);
+/* A text whose words look at each other, with one head; no marks of the model. */
+attn_record *hand_text(const char *source);
 /* What was written about a picture of 4 × 6 points under 2 × 3 places. */
 attn_record *hand_picture(const char *written);
 attn_record_part *hand_part(attn_record *record, attn_part kind);

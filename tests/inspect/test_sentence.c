@@ -189,6 +189,32 @@ static void a_near_tie_is_no_clear_source(void **state)
                    2);
 }
 
+/* What the only head of a text gives the word itself, and delimiters, is no link. */
+static void the_only_head_of_a_text_is_told_by_its_links(void **state)
+{
+    (void)state;
+    attn_record *record = hand_text("she saw the man , there");
+    const int64_t keys[] = {3, 1, 4, 0, 0, 1};
+    const float weights[] = {.5f, .9f, .8f, .4f, .9f, .6f};
+    for (int64_t row = 0; row < 6; row++)
+        hand_look(record, ATTN_PART_ENCODER, 0, 0, row, keys[row], weights[row]);
+    assert_verdict(record, 0,
+                   (const char *[]){"Between words, \"there\" looks at \"saw\" .60, "
+                                    "\"she\" looks at \"man\" .50, \"man\" looks at "
+                                    "\"she\" .40 most."},
+                   1);
+
+    record = hand_text("a b");
+    hand_look(record, ATTN_PART_ENCODER, 0, 0, 0, 1, .25f);
+    hand_look(record, ATTN_PART_ENCODER, 0, 0, 1, 0, .25f);
+    assert_verdict(
+        record, 0,
+        (const char *[]){
+            "Between words, \"a\" looks at \"b\" .25, \"b\" looks at \"a\" .25 most."},
+        1);
+    assert_verdict(hand_text("Wow !"), 0, NULL, 0);
+}
+
 static void a_verdict_that_does_not_fit_counts_the_rest(void **state)
 {
     (void)state;
@@ -313,6 +339,7 @@ int main(void)
         cmocka_unit_test(the_first_word_and_punctuation_may_read_the_end_mark),
         cmocka_unit_test(a_near_tie_is_no_clear_source),
         cmocka_unit_test(source_words_that_nothing_reads_are_named),
+        cmocka_unit_test(the_only_head_of_a_text_is_told_by_its_links),
         cmocka_unit_test(a_verdict_that_does_not_fit_counts_the_rest),
         cmocka_unit_test(an_empty_translation_says_so),
         cmocka_unit_test(a_finding_says_looks_at_or_reads_and_drops_its_last_clause),
