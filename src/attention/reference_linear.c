@@ -35,7 +35,7 @@ struct row {
     int64_t b, h, hk, i;
     struct attn_reference_row *keys; /* visible, first_key */
     double *pair;                    /* [keys]: a_ij, 0 where hidden */
-    double sum;
+    double sum, *output;             /* [Dv] */
 };
 
 static double element(const attn_input *x, int64_t b, int64_t h, int64_t row, int64_t d)
@@ -72,13 +72,15 @@ static void pair_with_keys(struct row *r)
     }
 }
 
-static double output_of(const struct row *r, int64_t e)
+static void weigh_values(const struct row *r)
 {
-    double sum = 0.0;
-    for (int64_t j = 0; j < r->keys->keys; j++)
-        if (r->keys->visible[j])
-            sum += r->pair[j] * value_of(r, j, e);
-    return r->keys->visible_keys == 0 || r->sum == 0.0 ? 0.0 : sum / r->sum;
+    for (int64_t e = 0; e < r->shape->Dv; e++) {
+        double sum = 0.0;
+        for (int64_t j = 0; j < r->keys->keys; j++)
+            if (r->keys->visible[j])
+                sum += r->pair[j] * value_of(r, j, e);
+        r->output[e] = r->keys->visible_keys == 0 || r->sum == 0.0 ? 0.0 : sum / r->sum;
+    }
 }
 
 static void store_output(const struct row *r)
@@ -88,7 +90,7 @@ static void store_output(const struct row *r)
         attn_reference_store(o->data, o->type,
                              r->b * o->stride[0] + r->h * o->stride[1] +
                                  r->i * o->stride[2] + e * o->stride[3],
-                             output_of(r, e));
+                             r->output[e]);
 }
 
 /* Calls visit(row, argument) for every query. */
@@ -102,7 +104,8 @@ static attn_status each_row(const attn_shape *shape, const attn_tensors *tensors
         return ATTN_ENOMEM;
     struct row row = {.shape = shape, .tensors = tensors, .feature = feature};
     row.keys = &keys;
-    row.pair = malloc(((size_t)shape->Lk + 1) * sizeof *row.pair);
+    row.pair = malloc(((size_t)shape->Lk + (size_t)shape->Dv + 1) * sizeof *row.pair);
+    row.output = row.pair ? row.pair + shape->Lk : NULL;
     for (row.b = 0; row.pair && row.b < shape->B; row.b++)
         for (row.h = 0; row.h < shape->H; row.h++)
             for (row.i = 0; row.i < shape->Lq; row.i++) {
@@ -112,6 +115,7 @@ static attn_status each_row(const attn_shape *shape, const attn_tensors *tensors
                 if (keys.padding)
                     keys.keys = keys.visible_keys = 0;
                 pair_with_keys(&row);
+                weigh_values(&row);
                 visit(&row, argument);
             }
     const attn_status status = row.pair ? ATTN_OK : ATTN_ENOMEM;
@@ -168,7 +172,7 @@ static void visit_gradients(const struct row *r, void *argument)
         double pair = 0.0;
         for (int64_t e = 0; e < shape->Dv; e++) {
             const double g = element(&s->gradients->output, r->b, r->h, r->i, e) / r->sum;
-            pair += g * (value_of(r, j, e) - output_of(r, e));
+            pair += g * (value_of(r, j, e) - r->output[e]);
             value[e] += r->pair[j] * g;
         }
         for (int64_t d = 0; d < shape->D; d++) {

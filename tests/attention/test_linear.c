@@ -160,6 +160,75 @@ static void the_three_forms_agree_with_the_reference(void **state)
     on_every_level(check_forms);
 }
 
+/* Σ cotangent ∘ output of the reference. */
+static double loss_of(const struct setup *s)
+{
+    const attn_tensors tensors = tensors_of(s, &s->expected);
+    const attn_shape *const n = &s->shape;
+    assert_int_equal(
+        attn_linear_forward_reference(&s->shape, &tensors, &s->options, s->feature),
+        ATTN_OK);
+    double loss = 0.0;
+    for (int64_t i = 0; i < n->B * n->H * n->Lq * n->Dv; i++) {
+        const int64_t d = i % n->Dv, l = i / n->Dv % n->Lq;
+        const int64_t h = i / n->Dv / n->Lq % n->H, b = i / n->Dv / n->Lq / n->H;
+        loss += (double)*tensor_at(&s->cotangent, b, h, l, d) *
+                (double)*tensor_at(&s->expected, b, h, l, d);
+    }
+    return loss;
+}
+
+/* A few elements.  The outputs are rounded to fp32, which the step makes 1e-3 of. */
+static void assert_are_slopes(const struct setup *s, const struct tensor *x,
+                              const struct tensor *gradient, const char *what)
+{
+    const float step = 0x1p-6f;
+    for (int n = 0; n < 5; n++) {
+        const int64_t b = random_below(x->extent[0]), h = random_below(x->extent[1]);
+        const int64_t l = random_below(x->extent[2]), d = random_below(x->extent[3]);
+        float *const at = tensor_at(x, b, h, l, d), before = *at;
+        if (s->feature == ATTN_FEATURE_RELU && fabsf(before) <= step)
+            continue;
+        *at = before + step;
+        const double above = loss_of(s);
+        *at = before - step;
+        const double below = loss_of(s);
+        *at = before;
+        const double expected = (above - below) / (2.0 * (double)step);
+        const double got = (double)*tensor_at(gradient, b, h, l, d);
+        if (!(fabs(got - expected) <= 3e-3 * fmax(1.0, fabs(expected))))
+            fail_msg("%s [%d][%d][%d][%d]: the slope is %.6g, expected %.6g", what,
+                     (int)b, (int)h, (int)l, (int)d, got, expected);
+    }
+}
+
+static void gradients_of_the_reference_equal_central_differences(void **state)
+{
+    (void)state;
+    int tried = 0;
+    for (int seed = 0; tried < 24; seed++) {
+        struct setup s;
+        setup_create(&s, seed);
+        const attn_tensors tensors = tensors_of(&s, &s.expected);
+        if (s.shape.B * s.shape.H * s.shape.Lq * s.shape.Lk > 2000) {
+            setup_destroy(&s);
+            continue; /* would take long */
+        }
+        tried++;
+        const attn_gradients gradients = {.output = tensor_input(&s.cotangent),
+                                          .query = tensor_output(&s.dquery_expected),
+                                          .key = tensor_output(&s.dkey_expected),
+                                          .value = tensor_output(&s.dvalue_expected)};
+        assert_int_equal(attn_linear_backward_reference(&s.shape, &tensors, &s.options,
+                                                        s.feature, &gradients),
+                         ATTN_OK);
+        assert_are_slopes(&s, &s.query, &s.dquery_expected, "query");
+        assert_are_slopes(&s, &s.key, &s.dkey_expected, "key");
+        assert_are_slopes(&s, &s.value, &s.dvalue_expected, "value");
+        setup_destroy(&s);
+    }
+}
+
 static void check_gradients(attn_context *context)
 {
     for (int seed = 0; seed < 24; seed++) {
@@ -306,6 +375,66 @@ static void what_a_query_cannot_see_changes_nothing(void **state)
     on_every_level(check_hidden);
 }
 
+/* Output and gradients of queries, keys and values, one after another. */
+static size_t results_of(attn_context *context, const struct setup *s,
+                         attn_linear_form form, float *to)
+{
+    const attn_tensors tensors = tensors_of(s, &s->output);
+    const attn_linear_options linear = {s->feature, form, NULL};
+    const attn_gradients gradients = {.output = tensor_input(&s->cotangent),
+                                      .query = tensor_output(&s->dquery),
+                                      .key = tensor_output(&s->dkey),
+                                      .value = tensor_output(&s->dvalue)};
+    assert_ok(context,
+              attn_linear_forward(context, &s->shape, &tensors, &s->options, &linear));
+    assert_ok(context, attn_linear_backward(context, &s->shape, &tensors, &s->options,
+                                            &linear, &gradients));
+    const struct tensor *const results[] = {&s->output, &s->dquery, &s->dkey, &s->dvalue};
+    size_t floats = 0;
+    for (size_t n = 0; n < 4; n++) {
+        if (to)
+            memcpy(to + floats, results[n]->memory, results[n]->floats * sizeof *to);
+        floats += results[n]->floats;
+    }
+    return floats;
+}
+
+static void poison(const struct tensor *t, const int64_t *lengths)
+{
+    for (int64_t b = 0; b < t->extent[0]; b++)
+        for (int64_t h = 0; h < t->extent[1]; h++)
+            for (int64_t l = lengths[b]; l < t->extent[2]; l++)
+                for (int64_t d = 0; d < t->extent[3]; d++)
+                    *tensor_at(t, b, h, l, d) = NAN;
+}
+
+static void check_padding(attn_context *context)
+{
+    for (int seed = 2; seed < 14; seed += seed % 2 ? 5 : 1) { /* those with lengths */
+        struct setup s;
+        setup_create(&s, seed);
+        assert_non_null(s.options.query_lengths);
+        for (size_t f = 0; f < sizeof forms / sizeof *forms; f++) {
+            const size_t floats = results_of(context, &s, forms[f], NULL);
+            float *const clean = allocate(2 * floats, sizeof(float));
+            results_of(context, &s, forms[f], clean);
+            const int64_t *const query = s.lengths, *const key = s.lengths + LENGTHS;
+            poison(&s.query, query), poison(&s.cotangent, query);
+            poison(&s.key, key), poison(&s.value, key);
+            results_of(context, &s, forms[f], clean + floats);
+            assert_memory_equal(clean, clean + floats, floats * sizeof *clean);
+            free(clean);
+        }
+        setup_destroy(&s);
+    }
+}
+
+static void nan_of_a_pad_reaches_no_output_and_no_gradient(void **state)
+{
+    (void)state;
+    on_every_level(check_padding);
+}
+
 /* ---- States ---------------------------------------------------------------------------
  */
 
@@ -397,9 +526,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_three_forms_agree_with_the_reference),
+        cmocka_unit_test(gradients_of_the_reference_equal_central_differences),
         cmocka_unit_test(gradients_agree_with_the_reference),
         cmocka_unit_test(pads_features_and_nothing_are_what_they_should_be),
         cmocka_unit_test(what_a_query_cannot_see_changes_nothing),
+        cmocka_unit_test(nan_of_a_pad_reaches_no_output_and_no_gradient),
         cmocka_unit_test(pieces_with_a_state_are_the_whole),
         cmocka_unit_test(what_linear_attention_cannot_do_is_refused_by_name),
     };
