@@ -472,6 +472,40 @@ static void a_sink_logit_joins_once_whatever_gates_and_layouts_do(void **state)
     on_every_level(check_sink_among_them);
 }
 
+/* A sink's share is σ(sink − lse), and is never clamped: e⁻³⁰ where it is 30 above.  A
+ * logit of 0 is the softmax with one more in its denominator. */
+static void check_share(attn_context *context)
+{
+    enum { L = 70, D = 20 };
+    const float logits[] = {0.0f, 30.0f, -30.0f};
+    struct call c = call_create(3, L, D);
+    const float *const o = c.tensors.output.data;
+    float before[3 * L * D], lse[3 * L];
+    run(context, &c);
+    memcpy(before, o, sizeof before);
+    memcpy(lse, c.tensors.lse, sizeof lse);
+    c.options.sinks = logits;
+    run(context, &c);
+    for (int n = 0; n < 3 * L * D; n++) {
+        const int row = n / D;
+        const double logit = (double)logits[row / L], sum = (double)lse[row];
+        const double left = 1.0 / (1.0 + exp(logit - sum));
+        if (!(fabs((double)o[n] - left * (double)before[n]) <= 2e-5 * left))
+            fail_msg("row %d: %.9g, expected %.9g of %.9g", row, (double)o[n], left,
+                     (double)before[n]);
+        const double expected = fmax(logit, sum) + log1p(exp(-fabs(logit - sum)));
+        assert_true(fabs((double)c.tensors.lse[row] - expected) <=
+                    4e-6 * fmax(1.0, fabs(expected)));
+    }
+    call_destroy(&c);
+}
+
+static void a_sink_logit_leaves_the_share_that_the_sigmoid_says(void **state)
+{
+    (void)state;
+    on_every_level(check_share);
+}
+
 static void pairs_of_the_plan_are_those_of_the_rows(void **state)
 {
     (void)state;
@@ -577,6 +611,7 @@ int main(void)
         cmocka_unit_test(a_layout_that_hides_nothing_changes_nothing),
         cmocka_unit_test(sink_keys_are_seen_beside_the_window),
         cmocka_unit_test(a_sink_logit_joins_once_whatever_gates_and_layouts_do),
+        cmocka_unit_test(a_sink_logit_leaves_the_share_that_the_sigmoid_says),
         cmocka_unit_test(pairs_of_the_plan_are_those_of_the_rows),
         cmocka_unit_test(what_cannot_be_is_refused_by_name),
         cmocka_unit_test(a_linear_form_has_no_use_for_them),
