@@ -89,6 +89,9 @@ typedef struct attn_heads {
     attn_keep blocks;      /* data NULL, or a block-sparse layout of block_size, as in
                             * attn_options; read again by backward */
     int64_t block_size;
+    attn_tensor *sinks; /* [heads]: learned logits that join the sum of each row, and
+                         * so take weight from its keys; NULL: none */
+    const float *alibi_slopes; /* [heads], as in attn_options; read again by backward */
     float *received; /* out: the weight that each key received, [heads][tokens of keys];
                       * NULL: not wanted */
 } attn_heads;

@@ -86,6 +86,8 @@ static void observe(const attn_heads *heads, const attn_pass *pass,
     if (attention->log_forget)
         options.log_forget = (attn_input){.data = attention->log_forget->data,
                                           .stride = {0, 1, shape->H, 1}};
+    if (heads->sinks)
+        options.sinks = heads->sinks->data;
     const attn_observation observation = {.part = heads->part,
                                           .layer = heads->index,
                                           .context = attn_tape_context(pass->tape),
@@ -128,6 +130,7 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
         .Hk = heads->key_heads,
         .additive = heads->additive,
         .log_forget = memory->log_forget,
+        .sinks = heads->sinks,
         .statistics.received = heads->received,
     };
     attn_options_init(&attention.options, &head);
@@ -136,6 +139,7 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
     attention.options.causal = heads->causal;
     attention.options.window_left = heads->window - 1;
     attention.options.sink_keys = heads->sink_keys;
+    attention.options.alibi_slopes = heads->alibi_slopes;
     attention.options.blocks = heads->blocks;
     attention.options.block_size = heads->block_size;
     attention.options.dropout = (double)heads->dropout;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 struct attend {
-    attn_tensor *query, *key, *value, *additive, *log_forget, *y;
+    attn_tensor *query, *key, *value, *additive, *log_forget, *sinks, *y;
     attn_shape shape;
     attn_tensors tensors;
     attn_options options;
@@ -49,11 +49,13 @@ static bool attend_fits(attn_tape *tape, const struct attend *a,
         value_width % Hk == 0 && width / H == key_width / Hk) {
         const attn_named_tensor additive = {"additive", a->additive};
         const attn_named_tensor log_forget = {"log_forget", a->log_forget};
+        const attn_named_tensor sinks = {"sinks", a->sinks};
         const int64_t vectors[] = {H, width / H}, gates[] = {a->key->extent[0], H};
         return (!a->additive ||
                 attn_tensor_has_shape(tape, operation, additive, 2, vectors)) &&
                (!a->log_forget ||
-                attn_tensor_has_shape(tape, operation, log_forget, 2, gates));
+                attn_tensor_has_shape(tape, operation, log_forget, 2, gates)) &&
+               (!a->sinks || attn_tensor_has_shape(tape, operation, sinks, 1, &H));
     }
     attn_tape_fail(
         tape, ATTN_EINVAL,
@@ -97,10 +99,13 @@ static void attend_backward(attn_tape *tape, void *arguments)
     const struct overwritten dkey = overwritten_begin(tape, a->key);
     const struct overwritten dvalue = overwritten_begin(tape, a->value);
     struct overwritten dadditive = {.to = NULL}, dgates = {.to = NULL};
+    struct overwritten dsinks = {.to = NULL};
     if (a->additive)
         dadditive = overwritten_begin(tape, a->additive);
     if (a->log_forget)
         dgates = overwritten_begin(tape, a->log_forget);
+    if (a->sinks)
+        dsinks = overwritten_begin(tape, a->sinks);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     const attn_gradients gradients = {
@@ -109,6 +114,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
         .key = packed_output(dkey.memory, shape->Hk, shape->D),
         .value = packed_output(dvalue.memory, shape->Hk, shape->Dv),
         .additive = dadditive.memory,
+        .sinks = dsinks.memory,
         .log_forget = {.data = dgates.memory, .stride = {0, 1, shape->H, 1}},
     };
     attn_context *const context = attn_tape_context(tape);
@@ -123,6 +129,7 @@ static void attend_backward(attn_tape *tape, void *arguments)
     overwritten_end(tape, &dvalue);
     overwritten_end(tape, &dadditive);
     overwritten_end(tape, &dgates);
+    overwritten_end(tape, &dsinks);
 }
 
 /* The operation's copies of what the caller may change before backward. */
@@ -160,6 +167,8 @@ static bool attend_forward(attn_tape *tape, struct attend *a,
     }
     if (a->log_forget)
         a->options.log_forget = packed_gates(a->log_forget->data, H);
+    if (a->sinks)
+        a->options.sinks = a->sinks->data;
     if (!attn_tape_training(tape))
         a->options.dropout = 0.0;
     else if (a->options.dropout > 0.0)
@@ -196,7 +205,8 @@ attn_tensor *attn_attend(attn_tape *tape, attn_tensor *query, attn_tensor *key,
                          .key = key,
                          .value = value,
                          .additive = attention->additive,
-                         .log_forget = attention->log_forget};
+                         .log_forget = attention->log_forget,
+                         .sinks = attention->sinks};
     if (!attend_fits(tape, a, attention) || !attend_forward(tape, a, attention))
         return NULL;
     if (shape)

@@ -153,6 +153,8 @@ typedef struct attn_packed_attention {
                             * attn_weights.  NULL: scores are products */
     attn_tensor *log_forget; /* [tokens of key][H]: ln of forget gates, likewise.  NULL:
                               * nothing is forgotten */
+    attn_tensor *sinks; /* [H]: logits that join the sum of each row, likewise.  NULL:
+                         * none do */
     attn_options options;
     attn_statistics statistics;
 } attn_packed_attention;

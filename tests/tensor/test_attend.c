@@ -106,6 +106,43 @@ static void additive_scores_have_the_gradients_of_differences(void **state)
     }
 }
 
+static attn_tensor *build_sinks(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    attn_packed_attention *const attention = user;
+    attention->sinks = leaves[3];
+    return attn_attend(tape, leaves[0], leaves[1], leaves[2], attention, NULL, NULL);
+}
+
+static attn_tensor *build_sinks_twice(attn_tape *tape, attn_tensor *const *leaves,
+                                      void *user)
+{
+    attn_tensor *const y = build_sinks(tape, leaves, user);
+    return attn_add(tape, y, build_sinks(tape, leaves, user));
+}
+
+static void sink_logits_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float query[QUERIES * H * D], key[KEYS * H * D], value[KEYS * H * DV];
+    float sinks[H] = {0.5f, -1.0f};
+    test_fill(query, QUERIES * H * D, 1), test_fill(key, KEYS * H * D, 2);
+    test_fill(value, KEYS * H * DV, 3);
+    const test_leaf leaves[] = {{query, 2, {QUERIES, H * D}, false},
+                                {key, 2, {KEYS, H * D}, false},
+                                {value, 2, {KEYS, H * DV}, false},
+                                {sinks, 1, {H}, false}};
+    for (size_t i = 0; i < test_isa_count; i++) {
+        attn_tape *const tape = test_tape_create(test_isas[i]);
+        for (int dropped = 0; tape && dropped < 2; dropped++) {
+            attn_packed_attention attention = packed_attention(dropped ? 0.3 : 0.0);
+            test_gradients(tape, build_sinks, &attention, leaves, 4, 0.01f, 2e-3);
+            test_gradients(tape, build_sinks_twice, &attention, leaves, 4, 0.01f, 2e-3);
+        }
+        if (tape)
+            test_tape_destroy(tape);
+    }
+}
+
 static void attend_names_vectors_of_another_shape(void **state)
 {
     (void)state;
@@ -121,6 +158,13 @@ static void attend_names_vectors_of_another_shape(void **state)
     const char *const message = attn_context_message(attn_tape_context(tape));
     if (!strstr(message, "attn_attend: additive"))
         fail_msg("message '%s'", message);
+    attn_tape_begin(tape, false, 0);
+    attn_tensor *const y =
+        attn_tape_leaf(tape, zeros, NULL, 2, (const int64_t[]){QUERIES, H * D});
+    attention.additive = NULL, attention.sinks = y;
+    assert_null(attn_attend(tape, y, y, y, &attention, NULL, NULL));
+    assert_non_null(
+        strstr(attn_context_message(attn_tape_context(tape)), "attn_attend: sinks"));
     test_tape_destroy(tape);
 }
 
@@ -440,6 +484,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attend_has_the_gradients_of_differences),
         cmocka_unit_test(additive_scores_have_the_gradients_of_differences),
+        cmocka_unit_test(sink_logits_have_the_gradients_of_differences),
         cmocka_unit_test(attend_names_vectors_of_another_shape),
         cmocka_unit_test(attend_names_heads_that_do_not_divide_the_width),
         cmocka_unit_test(attend_hands_on_what_attention_says_is_wrong),
