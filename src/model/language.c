@@ -99,9 +99,13 @@ static attn_status add_layer(attn_language *language, int64_t index)
                                      is_gain ? ATTN_INITIAL_ONES : ATTN_INITIAL_XAVIER,
                                      parts[i].index));
     }
+    char name[80];
+    snprintf(name, sizeof name, "model.layers.%lld.self_attn.sinks", (long long)index);
+    if (config->sink_logits)
+        ATTN_TRY(attn_parameters_add(&language->parameters, name, 1, &config->heads,
+                                     ATTN_INITIAL_ZEROS, &layer->sinks));
     if (!config->forgets)
         return ATTN_OK;
-    char name[80];
     snprintf(name, sizeof name, "model.layers.%lld.self_attn.forget_proj",
              (long long)index);
     return attn_linear_layer_add(&layer->forget, &language->parameters, name, width,
@@ -156,11 +160,9 @@ static attn_status no_memory(const attn_language_config *config, attn_error *err
                           (long long)config->layers, (long long)config->width);
 }
 
-attn_status attn_language_add_angles(attn_language *language, attn_error *error)
+static attn_status add_angles(attn_language *language, attn_error *error)
 {
     const attn_language_config *const config = &language->config;
-    if (config->body != ATTN_LANGUAGE_LLAMA)
-        return ATTN_OK;
     const size_t half = (size_t)(config->width / config->heads / 2);
     const size_t count = (size_t)config->max_positions * half;
     language->cosine = malloc(count * sizeof *language->cosine);
@@ -176,6 +178,20 @@ attn_status attn_language_add_angles(attn_language *language, attn_error *error)
         }
     }
     return ATTN_OK;
+}
+
+attn_status attn_language_add_positions(attn_language *language, attn_error *error)
+{
+    const attn_language_config *const config = &language->config;
+    if (config->body != ATTN_LANGUAGE_LLAMA)
+        return ATTN_OK;
+    ATTN_TRY(add_angles(language, error));
+    if (!config->alibi)
+        return ATTN_OK;
+    language->slopes = malloc((size_t)config->heads * sizeof *language->slopes);
+    if (!language->slopes)
+        return no_memory(config, error);
+    return attn_alibi_slopes_fill(language->slopes, config->heads);
 }
 
 attn_status attn_language_outline(attn_language **language,
@@ -203,7 +219,7 @@ attn_status attn_language_create(attn_language **language,
     attn_status status =
         attn_allocate_parameters("language model", &(*language)->parameters, error);
     if (status == ATTN_OK)
-        status = attn_language_add_angles(*language, error);
+        status = attn_language_add_positions(*language, error);
     if (status != ATTN_OK) {
         attn_language_destroy(*language);
         *language = NULL;
@@ -221,6 +237,7 @@ void attn_language_destroy(attn_language *language)
     free(language->layers);
     free(language->cosine);
     free(language->sine);
+    free(language->slopes);
     free(language);
 }
 

@@ -32,6 +32,8 @@ typedef struct attn_language_config {
     int64_t max_positions;    /* longest text in tokens */
     double rotary_base;       /* "rope_theta", 10000 in Llama 2 */
     bool no_positions;        /* queries and keys are not turned */
+    bool alibi;               /* scores fall with the distance, by each head's slope */
+    bool sink_logits;         /* each head has a learned sink, self_attn.sinks */
     bool forgets;             /* each head has a forget gate, σ(self_attn.forget_proj) */
     float epsilon;            /* of the norms */
     float dropout; /* of embeddings, and of what joins the residual stream; not Llama's.

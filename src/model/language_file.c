@@ -7,8 +7,8 @@
 #include "model/language_parts.h"
 #include <string.h>
 
-/* Of a Llama without positions or with forget gates the type and class are ours, so that
- * nothing else takes it for what it is not. */
+/* Of a Llama without positions, or with ALiBi, sinks or forget gates, the type and class
+ * are ours, so that nothing else takes it for what it is not. */
 static const char LLAMA[] = "llama", VARIANT[] = "llama-variant",
                   LSTM[] = "lstm-language";
 
@@ -99,6 +99,8 @@ static attn_status read_config(const attn_config_file *file, attn_language_confi
     if (is_variant) {
         ATTN_TRY(
             attn_config_file_flag(file, "no_positions", false, &config->no_positions));
+        ATTN_TRY(attn_config_file_flag(file, "alibi", false, &config->alibi));
+        ATTN_TRY(attn_config_file_flag(file, "sink_logits", false, &config->sink_logits));
         ATTN_TRY(attn_config_file_flag(file, "forget_gate", false, &config->forgets));
     }
     ATTN_TRY(read_shared(file, config));
@@ -128,7 +130,7 @@ static attn_status load(attn_language **language, attn_folder *folder)
     memcpy(loaded->note, note, sizeof note);
     attn_status status = attn_tensor_file_load(file, &loaded->parameters, others);
     if (status == ATTN_OK)
-        status = attn_language_add_angles(loaded, file->error);
+        status = attn_language_add_positions(loaded, file->error);
     if (status == ATTN_OK)
         *language = loaded;
     else
@@ -157,7 +159,8 @@ static json_t *token_json(int64_t id)
 static bool is_variant_of_llama(const attn_language_config *config)
 {
     return config->body == ATTN_LANGUAGE_LLAMA &&
-           (config->no_positions || config->forgets);
+           (config->no_positions || config->alibi || config->sink_logits ||
+            config->forgets);
 }
 
 static json_t *shared_json(const attn_language_config *config, int dtype)
@@ -196,10 +199,14 @@ static json_t *llama_json(const attn_language_config *config, int dtype)
         config->rotary_base, "initializer_range", 0.02);
     bool joined = document && own && json_object_update(document, own) == 0;
     if (joined && is_variant_of_llama(config))
-        joined = json_object_set_new(document, "no_positions",
-                                     json_boolean(config->no_positions)) == 0 &&
-                 json_object_set_new(document, "forget_gate",
-                                     json_boolean(config->forgets)) == 0;
+        joined =
+            json_object_set_new(document, "no_positions",
+                                json_boolean(config->no_positions)) == 0 &&
+            json_object_set_new(document, "alibi", json_boolean(config->alibi)) == 0 &&
+            json_object_set_new(document, "sink_logits",
+                                json_boolean(config->sink_logits)) == 0 &&
+            json_object_set_new(document, "forget_gate", json_boolean(config->forgets)) ==
+                0;
     json_decref(own);
     if (joined)
         return document;

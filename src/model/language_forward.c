@@ -31,20 +31,27 @@ attn_tensor *attn_language_turn(const attn_language_reading *reading, attn_tenso
     return attn_rotary(reading->pass->tape, x, positions, &rotation);
 }
 
-attn_heads attn_language_heads(const attn_language *language, int64_t layer)
+attn_heads attn_language_heads(const attn_language *language, const attn_pass *pass,
+                               int64_t layer)
 {
+    attn_tensor *const sinks =
+        language->config.sink_logits
+            ? attn_pass_parameter(pass, language->layers[layer].sinks)
+            : NULL;
     return (attn_heads){.heads = language->config.heads,
                         .key_heads = language->config.key_heads,
                         .part = ATTN_PART_DECODER,
                         .index = layer,
                         .causal = true,
+                        .sinks = sinks,
+                        .alibi_slopes = language->slopes,
                         .dropout = language->config.attention_dropout};
 }
 
 static attn_tensor *attend_to_itself(const attn_language_reading *r, int64_t layer,
                                      attn_tensor *query, const attn_memory *memory)
 {
-    const attn_heads heads = attn_language_heads(r->language, layer);
+    const attn_heads heads = attn_language_heads(r->language, r->pass, layer);
     attn_memory turned = *memory;
     turned.key = attn_language_turn(r, memory->key, r->positions, heads.key_heads);
     query = attn_language_turn(r, query, r->positions, heads.heads);

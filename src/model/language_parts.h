@@ -9,6 +9,7 @@
 typedef struct attn_language_layer {
     size_t attention_norm, query, key, value, out;
     attn_linear_layer forget; /* where the model forgets */
+    size_t sinks;             /* where it has some */
     size_t feed_norm, gate, up, down;
 } attn_language_layer;
 
@@ -18,6 +19,7 @@ struct attn_language {
     size_t embedding, norm, output; /* output is the embedding where they are tied */
     attn_language_layer *layers;
     float *cosine, *sine;           /* [max_positions][head width/2] */
+    float *slopes;                  /* [heads], where the model has ALiBi; else NULL */
     attn_recurrent_layer recurrent; /* the LSTM body, in place of layers and norm */
     char note[160];
 };
@@ -26,9 +28,9 @@ struct attn_language {
 ATTN_CHECKED attn_status attn_language_outline(attn_language **language,
                                                const attn_language_config *config,
                                                attn_error *error);
-/* The table of angles, where the model turns. */
-ATTN_CHECKED attn_status attn_language_add_angles(attn_language *language,
-                                                  attn_error *error);
+/* What positions are told by: the table of angles, and slopes. */
+ATTN_CHECKED attn_status attn_language_add_positions(attn_language *language,
+                                                     attn_error *error);
 
 /* A pass over packed tokens, and what differs between a pass over whole texts and one
  * that goes on from a cache. */
@@ -54,7 +56,8 @@ typedef struct attn_language_reading {
 attn_tensor *attn_language_turn(const attn_language_reading *reading, attn_tensor *x,
                                 const int32_t *positions, int64_t heads);
 /* What attention of the model's heads is told. */
-attn_heads attn_language_heads(const attn_language *language, int64_t layer);
+attn_heads attn_language_heads(const attn_language *language, const attn_pass *pass,
+                               int64_t layer);
 /* Hidden states that the output reads, [tokens][width]. */
 attn_tensor *attn_language_read(const attn_language_reading *reading, const int32_t *ids);
 /* Logits of hidden states. */

@@ -68,6 +68,12 @@ static attn_status append(const attn_language_run *run, int64_t layer, int64_t f
                              run->sequences[layer], count, &keys, &values);
 }
 
+static const float *sinks_of(const attn_language *language, int64_t layer)
+{
+    const attn_parameters *const parameters = &language->parameters;
+    return parameters->values + parameters->list[language->layers[layer].sinks].offset;
+}
+
 /* Row `row` of the queries, over what the cache holds now. */
 static attn_status decode(const attn_language_run *run, int64_t layer, int64_t row,
                           const attn_tensor *query, attn_tensor *output)
@@ -83,6 +89,9 @@ static attn_status decode(const attn_language_run *run, int64_t layer, int64_t r
     memcpy(tensors.output.stride, out.stride, sizeof out.stride);
     attn_options options;
     attn_options_init(&options, &(attn_shape){.D = width});
+    options.alibi_slopes = run->language->slopes;
+    if (config->sink_logits)
+        options.sinks = sinks_of(run->language, layer);
     if (run->gates) {
         options.causal = true;
         options.log_forget = (attn_input){.data = gates_of(run, layer),
@@ -116,7 +125,7 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
                                  attn_tensor *query, const attn_memory *memory)
 {
     const attn_language_run *const run = reading->user;
-    const attn_heads heads = attn_language_heads(run->language, layer);
+    const attn_heads heads = attn_language_heads(run->language, reading->pass, layer);
     attn_memory turned = *memory;
     query = attn_language_turn(reading, query, reading->positions, heads.heads);
     turned.key =
@@ -150,7 +159,7 @@ static attn_tensor *attend_window(const attn_language_reading *reading, int64_t 
 {
     const attn_language_run *const run = reading->user;
     attn_language_rows *const window = &run->window[layer];
-    attn_heads heads = attn_language_heads(run->language, layer);
+    attn_heads heads = attn_language_heads(run->language, reading->pass, layer);
     const int64_t rows = run->rows + query->extent[0];
     const int64_t starts[] = {0, rows};
     attn_language_rows_keep(window, &window->key, run->rows, added->key);

@@ -49,6 +49,8 @@ static const attn_recipe_field FIELDS[] = {
     {"model", "rotary_base", ATTN_FIELD_DECIMAL, AT(model.rotary_base), 1, 1e9, NULL,
      1e4},
     {"model", "no_positions", ATTN_FIELD_FLAG, AT(model.no_positions), 0, 0, NULL, 0},
+    {"model", "alibi", ATTN_FIELD_FLAG, AT(model.alibi), 0, 0, NULL, 0},
+    {"model", "sink_logits", ATTN_FIELD_FLAG, AT(model.sink_logits), 0, 0, NULL, 0},
     {"model", "forgets", ATTN_FIELD_FLAG, AT(model.forgets), 0, 0, NULL, 0},
     {"model", "epsilon", ATTN_FIELD_SINGLE, AT(model.epsilon), 0, 1, NULL, 1e-5},
     {"model", "dropout", ATTN_FIELD_SINGLE, AT(model.dropout), 0, 0.99, NULL,
@@ -88,10 +90,12 @@ static attn_status check(const void *given, const char *name, attn_error *error)
                               name, (long long)model->heads, (long long)model->inner,
                               is_llama ? "both, which model.body \"llama\" has"
                                        : "neither, which model.body \"lstm\" has not");
-    if (!is_llama && (model->no_positions || model->forgets))
+    if (!is_llama &&
+        (model->no_positions || model->alibi || model->sink_logits || model->forgets))
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%s: model.no_positions and model.forgets are for "
-                              "model.body \"llama\", expected neither",
+                              "%s: model.no_positions, model.alibi, model.sink_logits "
+                              "and model.forgets are for model.body \"llama\", expected "
+                              "none of them",
                               name);
     if (settings->window > model->max_positions)
         return attn_error_set(error, ATTN_EFORMAT,

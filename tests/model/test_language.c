@@ -135,6 +135,8 @@ static void every_parameter_has_the_gradient_of_differences(void **state)
     of.untied = true;
     of.key_heads = 1;
     check_gradients(&of);
+    of.alibi = of.sink_logits = true;
+    check_gradients(&of);
     of.forgets = of.no_positions = true;
     check_gradients(&of);
     of.body = ATTN_LANGUAGE_LSTM;

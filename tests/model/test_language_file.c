@@ -54,6 +54,8 @@ static void check_round_trip(const attn_language_config *config)
     assert_true(read->rotary_base == config->rotary_base);
     assert_true(read->epsilon == config->epsilon && read->dropout == config->dropout);
     assert_int_equal(read->no_positions, config->no_positions);
+    assert_int_equal(read->alibi, config->alibi);
+    assert_int_equal(read->sink_logits, config->sink_logits);
     assert_int_equal(read->forgets, config->forgets);
     assert_int_equal(read->untied, config->untied);
     assert_int_equal(read->bos, config->bos);
@@ -76,6 +78,12 @@ static void what_is_saved_is_loaded_to_the_bit(void **state)
     llama.no_positions = false;
     check_round_trip(&llama);
     llama.forgets = false;
+    llama.alibi = true;
+    check_round_trip(&llama);
+    llama.sink_logits = true;
+    llama.alibi = false;
+    check_round_trip(&llama);
+    llama.sink_logits = false;
     llama.untied = lstm.untied = true;
     llama.bos = lstm.eos = -1;
     check_round_trip(&llama);

@@ -89,7 +89,14 @@ static void variants_go_on_too(void **state)
     config.no_positions = true;
     check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "no positions");
     check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "no positions, bf16");
+    config.alibi = true;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "alibi");
+    config.sink_logits = true;
+    check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "alibi and sinks, most together");
+    check_steps(&config, ATTN_CACHE_BF16, 5, 3e-2, "alibi and sinks, bf16");
     config.forgets = true;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "alibi, sinks and forget gates");
+    config.alibi = config.sink_logits = false;
     check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "forget gates alone");
     config.no_positions = false;
     check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "forget gates, most together");
@@ -171,14 +178,17 @@ static void a_window_with_sinks_reads_what_is_left_as_a_text(void **state)
     config.layers = 1;
     config.max_positions = SINKS + WINDOW;
     attn_language *const language = small_language(&config);
+    config.alibi = config.sink_logits = true;
+    attn_language *const variant = small_language(&config);
     for (int64_t sinks = 0; sinks <= SINKS; sinks += 2) {
+        check_window(variant, sinks, 1, ATTN_CACHE_F32, 2e-5);
         check_window(language, sinks, 1, ATTN_CACHE_F32, 2e-5);
         check_window(language, sinks, 12, ATTN_CACHE_F32, 2e-5);
         check_window(language, sinks, 12, ATTN_CACHE_BF16, 3e-2);
         check_window(language, sinks, 1, ATTN_CACHE_F16, 4e-3);
         check_window(language, sinks, 12, ATTN_CACHE_I8, 6e-2);
     }
-    attn_language_destroy(language);
+    attn_language_destroy(language), attn_language_destroy(variant);
 }
 
 static void a_window_longer_than_the_text_changes_nothing(void **state)

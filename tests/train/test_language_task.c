@@ -363,6 +363,10 @@ static void a_training_learns_lines_and_windows_with_either_body(void **state)
     train("\"unit\": \"line\"",
           "\"heads\": 2, \"inner\": 32, \"no_positions\": true, \"forgets\": true,",
           "variant-lines");
+    train("\"unit\": \"line\"",
+          "\"heads\": 2, \"inner\": 32, \"no_positions\": true, \"alibi\": true, "
+          "\"sink_logits\": true,",
+          "alibi-lines");
     train("\"unit\": \"line\"", LSTM, "lstm-lines");
     train("\"unit\": \"file\"", LSTM, "lstm-windows");
 }
@@ -377,6 +381,7 @@ static void recipes_that_do_not_fit_are_named(void **state)
         {"\"unit\": \"line\"", LSTM, ""},
         {"\"unit\": \"line\"", "", "model.heads is 0"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"forgets\": true,", "model.forgets"},
+        {"\"unit\": \"line\"", "\"body\": \"lstm\", \"alibi\": true,", "model.alibi"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"heads\": 2,", "neither"},
         {"\"unit\": \"line\", \"window\": 8", LLAMA, "data.window is 8, expected none"},
         {"\"unit\": \"file\", \"window\": 33", LLAMA, "data.window is 33"},
