@@ -1,5 +1,6 @@
-/* Recurrent cells and columns: values against loops in double that go token by token,
- * gradients against central differences. */
+/* Recurrent cells, layers of them, and columns: values against loops in double that go
+ * token by token, gradients against central differences. */
+#include "nn/recurrent.h"
 #include "tensor_test.h"
 #include <math.h>
 #include <stdlib.h>
@@ -250,6 +251,157 @@ static void columns_have_the_gradients_of_differences(void **state)
     }
 }
 
+/* ---- Layers ---------------------------------------------------------------------------
+ */
+
+enum { IN = 3, LAYERS = 2 };
+static const attn_cell cells[] = {ATTN_CELL_TANH, ATTN_CELL_RELU, ATTN_CELL_GRU,
+                                  ATTN_CELL_LSTM};
+static const attn_packing packing = {SEQUENCES, starts};
+
+struct stack {
+    attn_parameters parameters;
+    attn_recurrent_layer layer;
+    float x[TOKENS * IN];
+};
+
+static void stack_create(struct stack *s, attn_cell cell, bool both_ways)
+{
+    *s = (struct stack){.parameters = {0}};
+    const attn_recurrent_options options = {.cell = cell,
+                                            .in = IN,
+                                            .width = WIDTH,
+                                            .layers = LAYERS,
+                                            .both_ways = both_ways,
+                                            .has_bias = true};
+    assert_int_equal(attn_recurrent_layer_add(&s->layer, &s->parameters, "l", &options),
+                     ATTN_OK);
+    assert_int_equal(attn_parameters_allocate(&s->parameters), ATTN_OK);
+    test_fill(s->parameters.values, s->parameters.floats, 8);
+    test_fill(s->x, TOKENS * IN, 9);
+}
+
+static const float *values_of(const struct stack *s, size_t parameter)
+{
+    return s->parameters.values + s->parameters.list[parameter].offset;
+}
+
+/* One run over x [TOKENS][columns], to y [TOKENS][2·WIDTH] from column way·WIDTH on. */
+static void reference_run(const struct stack *s, int run, const double *x, int columns,
+                          double *y)
+{
+    struct numbers n;
+    double states[TOKENS * WIDTH];
+    const attn_cell cell = s->layer.options.cell;
+    const struct setting setting = {cell, run % 2 == 1, true, false};
+    const int rows = (int)attn_cell_gates(cell) * WIDTH;
+    const float *const weight = values_of(s, s->layer.runs[run].in_weight);
+    for (int token = 0; token < TOKENS; token++)
+        for (int row = 0; row < rows; row++) {
+            double sum = (double)values_of(s, s->layer.runs[run].in_bias)[row];
+            for (int i = 0; i < columns; i++)
+                sum += (double)weight[row * columns + i] * x[token * columns + i];
+            n.gates[token * rows + row] = (float)sum;
+        }
+    memcpy(n.weight, values_of(s, s->layer.runs[run].state_weight),
+           (size_t)(rows * WIDTH) * sizeof(float));
+    memcpy(n.bias, values_of(s, s->layer.runs[run].state_bias),
+           (size_t)rows * sizeof(float));
+    reference(&n, &setting, states, WIDTH);
+    for (int token = 0; token < TOKENS; token++)
+        memcpy(y + (token * 2 + run % 2) * WIDTH, states + token * WIDTH,
+               WIDTH * sizeof *y);
+}
+
+static void layers_stack_and_run_both_ways(void **state)
+{
+    (void)state;
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++) {
+            struct stack s;
+            double x[TOKENS * 2 * WIDTH], y[TOKENS * 2 * WIDTH];
+            stack_create(&s, cells[c], true);
+            for (size_t i = 0; i < TOKENS * IN; i++)
+                x[i] = (double)s.x[i];
+            for (int run = 0; run < 2 * LAYERS; run++) {
+                reference_run(&s, run, x, run < 2 ? IN : 2 * WIDTH, y);
+                if (run % 2 == 1)
+                    memcpy(x, y, sizeof x);
+            }
+            const attn_pass pass = {.tape = tape, .parameters = &s.parameters};
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const got = attn_recurrent_layer_forward(
+                &s.layer, &pass, leaf(tape, s.x, TOKENS, IN), packing, NULL, NULL, 0.0f);
+            assert_non_null(got);
+            assert_int_equal(got->extent[1], 2 * WIDTH);
+            for (size_t i = 0; i < TOKENS * 2 * WIDTH; i++)
+                test_close((double)got->data[i], y[i], 1e-5, "layers", i);
+            attn_parameters_free(&s.parameters);
+        }
+    }
+}
+
+static attn_tensor *build_stack(attn_tape *tape, attn_tensor *const *leaves, void *user)
+{
+    struct stack *const s = user;
+    s->parameters.values = leaves[1]->data;
+    const attn_pass pass = {
+        .tape = tape, .parameters = &s->parameters, .gradients = leaves[1]->gradient};
+    return attn_recurrent_layer_forward(&s->layer, &pass, leaves[0], packing, NULL, NULL,
+                                        0.0f);
+}
+
+static void layers_have_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    attn_tape *const tape = test_tape_create(NULL);
+    for (size_t c = 0; c < sizeof cells / sizeof *cells; c++) {
+        struct stack s;
+        stack_create(&s, cells[c], true);
+        float *const values = s.parameters.values;
+        const test_leaf leaves[] = {{s.x, 2, {TOKENS, IN}, false},
+                                    {values, 1, {(int64_t)s.parameters.floats}, false}};
+        test_gradients(tape, build_stack, &s, leaves, 2, 0.002f, 6e-3);
+        s.parameters.values = values;
+        attn_parameters_free(&s.parameters);
+    }
+    test_tape_destroy(tape);
+}
+
+/* What is left after the first tokens is what stands before the others. */
+static void a_text_in_two_pieces_is_the_whole(void **state)
+{
+    (void)state;
+    enum { FIRST = 4 };
+    static const int64_t all[] = {0, TOKENS}, first[] = {0, FIRST},
+                         others[] = {0, TOKENS - FIRST};
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < sizeof cells / sizeof *cells; c++) {
+            struct stack s;
+            stack_create(&s, cells[c], false);
+            const attn_pass pass = {.tape = tape, .parameters = &s.parameters};
+            attn_recurrent_states between = {{0}, {0}};
+            attn_tape_begin(tape, false, 0);
+            const attn_tensor *const whole =
+                attn_recurrent_layer_forward(&s.layer, &pass, leaf(tape, s.x, TOKENS, IN),
+                                             (attn_packing){1, all}, NULL, NULL, 0.0f);
+            assert_non_null(attn_recurrent_layer_forward(
+                &s.layer, &pass, leaf(tape, s.x, FIRST, IN), (attn_packing){1, first},
+                NULL, &between, 0.0f));
+            const attn_tensor *const rest = attn_recurrent_layer_forward(
+                &s.layer, &pass, leaf(tape, s.x + FIRST * IN, TOKENS - FIRST, IN),
+                (attn_packing){1, others}, &between, NULL, 0.0f);
+            assert_non_null(rest);
+            for (size_t i = 0; i < (TOKENS - FIRST) * WIDTH; i++)
+                test_close((double)rest->data[i], (double)whole->data[FIRST * WIDTH + i],
+                           1e-6, "rest", i);
+            attn_parameters_free(&s.parameters);
+        }
+    }
+}
+
 /* ---- Errors ---------------------------------------------------------------------------
  */
 
@@ -296,6 +448,29 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
+static void layers_that_cannot_be_and_states_of_nothing_are_refused(void **state)
+{
+    (void)state;
+    struct stack s;
+    attn_parameters none = {0};
+    attn_recurrent_layer layer;
+    const attn_recurrent_options options = {
+        .cell = ATTN_CELL_GRU, .in = IN, .width = WIDTH, .layers = 9};
+    assert_int_equal(attn_recurrent_layer_add(&layer, &none, "l", &options), ATTN_EINVAL);
+    attn_tape *const tape = test_tape_create(NULL);
+    attn_recurrent_states after = {{0}, {0}};
+    stack_create(&s, ATTN_CELL_GRU, true);
+    const attn_pass pass = {.tape = tape, .parameters = &s.parameters};
+    attn_tape_begin(tape, false, 0);
+    attn_recurrent_layer_forward(&s.layer, &pass, leaf(tape, s.x, TOKENS, IN), packing,
+                                 NULL, &after, 0.0f);
+    assert_int_equal(attn_tape_status(tape), ATTN_EINVAL);
+    assert_non_null(strstr(attn_context_message(attn_tape_context(tape)),
+                           "recurrent layer: sequence 2 is empty"));
+    attn_parameters_free(&s.parameters);
+    test_tape_destroy(tape);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -303,7 +478,11 @@ int main(void)
         cmocka_unit_test(a_sequence_alone_has_the_bits_it_has_in_a_batch),
         cmocka_unit_test(cells_have_the_gradients_of_differences),
         cmocka_unit_test(columns_have_the_gradients_of_differences),
+        cmocka_unit_test(layers_stack_and_run_both_ways),
+        cmocka_unit_test(layers_have_the_gradients_of_differences),
+        cmocka_unit_test(a_text_in_two_pieces_is_the_whole),
         cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(layers_that_cannot_be_and_states_of_nothing_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
