@@ -1,6 +1,7 @@
 /* The verbs' attention context, on a pool of threads. */
+#include "base/context.h"
 #include "cli/cli.h"
-#include <pthreadpool.h>
+#include "train/pool.h"
 
 static void run_on_pool(void *pool, size_t count,
                         void (*task)(void *argument, size_t index), void *argument)
@@ -11,9 +12,9 @@ static void run_on_pool(void *pool, size_t count,
 attn_status cli_context_create(cli_context *context, size_t threads, attn_error *error)
 {
     *context = (cli_context){0};
-    context->pool = pthreadpool_create(threads);
-    if (!context->pool)
-        return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads", threads);
+    pthreadpool_t pool;
+    ATTN_TRY(attn_pool_create(&pool, threads, error));
+    context->pool = pool;
     const attn_status status =
         attn_context_open(&context->attention,
                           &(attn_context_options){

@@ -6,6 +6,7 @@
 #include "file/file.h"
 #include "tensor/single_thread.h"
 #include "train/pairs_task.h"
+#include "train/pool.h"
 #include "train/progress.h"
 #include "train/score.h"
 #include <inttypes.h>
@@ -276,9 +277,10 @@ static int eval(const struct arguments *arguments, struct job *job)
     if (job->search.length_power < 0.0)
         job->search.length_power = usual.length_power;
     attn_blas_use_one_thread();
-    job->pool = pthreadpool_create((size_t)job->threads);
-    status = translates ? eval_translator(arguments, job, &error)
-                        : eval_kind(arguments, kind, folder, job, &error);
+    status = attn_pool_create(&job->pool, (size_t)job->threads, &error);
+    if (status == ATTN_OK)
+        status = translates ? eval_translator(arguments, job, &error)
+                            : eval_kind(arguments, kind, folder, job, &error);
     pthreadpool_destroy(job->pool);
     return status == ATTN_OK ? CLI_DONE : cli_fail("eval", &error);
 }

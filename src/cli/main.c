@@ -1,11 +1,13 @@
 /* The attn command: finds the verb and hands it its arguments. */
 #include "cli/cli.h"
+#include "tensor/single_thread.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct verb {
     const char *name;
@@ -82,6 +84,16 @@ static void fill_closed_streams(void)
             return;
 }
 
+/* OpenBLAS has a thread that asks for a buffer as soon as the process starts, for ever
+ * where it is refused, and the usual end of a process waits for that thread. */
+static _Noreturn void end(int code)
+{
+    fflush(NULL);
+    if (!attn_blas_has_memory())
+        _exit(code);
+    exit(code);
+}
+
 /* What JSON cannot be given memory for is else left out of it without a word. */
 static void *allocate_json(size_t bytes)
 {
@@ -89,19 +101,19 @@ static void *allocate_json(size_t bytes)
     if (memory)
         return memory;
     fputs("attn: out of memory\n", stderr);
-    exit(CLI_FAILED);
+    end(CLI_FAILED);
 }
 
 int main(int argc, char **argv)
 {
     json_set_alloc_funcs(allocate_json, free);
     fill_closed_streams();
-    const int code = run(argc, argv);
+    int code = run(argc, argv);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_DONE) {
         fprintf(stderr, "attn: cannot write standard output%s%s\n", errno ? ": " : "",
                 errno ? strerror(errno) : "");
-        return CLI_FAILED;
+        code = CLI_FAILED;
     }
-    return code;
+    end(code);
 }

@@ -8,8 +8,8 @@
 #include "cli/lines.h"
 #include "cli/translate_json.h"
 #include "tensor/single_thread.h"
+#include "train/pool.h"
 #include <errno.h>
-#include <pthreadpool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,11 +191,11 @@ static attn_status start(struct job *job, const char *name, attn_error *error)
     ATTN_TRY(cli_model_load(&job->model, "translate", name, error));
     attn_blas_use_one_thread();
     job->capacity = (size_t)job->threads * THREAD_LINES;
-    job->pool = pthreadpool_create((size_t)job->threads);
+    ATTN_TRY(attn_pool_create(&job->pool, (size_t)job->threads, error));
     job->contexts = calloc((size_t)job->threads, sizeof *job->contexts);
     job->errors = calloc((size_t)job->threads, sizeof *job->errors);
     job->lines = calloc(job->capacity, sizeof *job->lines);
-    if (!job->pool || !job->contexts || !job->errors || !job->lines)
+    if (!job->contexts || !job->errors || !job->lines)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for %lld threads",
                               (long long)job->threads);
     for (int64_t t = 0; t < job->threads; t++)

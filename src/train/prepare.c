@@ -2,6 +2,7 @@
 #include "base/context.h"
 #include "file/path.h"
 #include "tensor/single_thread.h"
+#include "train/pool.h"
 #include "train/training.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -126,10 +127,7 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
         return attn_error_set(error, ATTN_EIO, "%.400s: %s", training->checkpoint,
                               strerror(errno));
     attn_blas_use_one_thread();
-    task->pool = pthreadpool_create(options->threads);
-    if (!task->pool)
-        return attn_error_set(error, ATTN_ENOMEM, "cannot start %zu threads",
-                              options->threads);
+    ATTN_TRY(attn_pool_create(&task->pool, options->threads, error));
     ATTN_TRY(task->kind->prepare(task, goes_on, error));
     if (task->kind->check_file)
         ATTN_TRY(task->kind->check_file(task, options->valid, error));

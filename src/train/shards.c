@@ -58,13 +58,15 @@ attn_status attn_shards_create(attn_shards *shards, size_t count, size_t floats,
         if (status != ATTN_OK)
             break;
         status = attn_tape_create(&shard->tape, shard->context);
+        if (status != ATTN_OK)
+            attn_error_from_context(error, status, shard->context);
         if (status == ATTN_OK && floats > 0) {
             shards->gradients[n] = attn_floats_allocate(floats);
-            status = shards->gradients[n] ? ATTN_OK : ATTN_ENOMEM;
+            if (!shards->gradients[n])
+                status = attn_error_set(error, ATTN_ENOMEM,
+                                        "out of memory for gradients of %zu parameters",
+                                        floats);
         }
-        if (status != ATTN_OK)
-            attn_error_set(error, status, "a tape, with gradients of %zu parameters: %s",
-                           floats, attn_status_name(status));
     }
     if (status != ATTN_OK)
         attn_shards_free(shards);

@@ -4,6 +4,7 @@
 #include "base/mix.h"
 #include "model/language.h"
 #include "train/optimiser.h"
+#include "train/pool.h"
 #include "train/shards.h"
 #include <math.h>
 #include <stdlib.h>
@@ -96,10 +97,7 @@ static attn_status prepare(attn_step *step, attn_error *error)
     ATTN_TRY(fill_batch(step, error));
     ATTN_TRY(attn_language_create(&step->language, &options->decoder, 1, error));
     const attn_parameters *const parameters = attn_language_parameters(step->language);
-    step->pool = pthreadpool_create(options->threads);
-    if (!step->pool)
-        return attn_error_set(error, ATTN_ENOMEM, "no memory for %zu threads",
-                              options->threads);
+    ATTN_TRY(attn_pool_create(&step->pool, options->threads, error));
     ATTN_TRY(
         attn_shards_create(&step->shards, SHARDS, parameters->floats, step->pool, error));
     return attn_optimiser_create(&step->optimiser, &OPTIMISER, parameters, error);

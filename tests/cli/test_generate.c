@@ -6,6 +6,7 @@
 #include "tests/cli/command.h"
 #include "text/tokenizer.h"
 #include <math.h>
+#include <signal.h>
 
 /* 18 bytes of 12 characters. */
 #define TEXT "D\xC3\xA9j\xC3\xA0 vu: \xE4\xBD\xA0\xE5\xA5\xBD!"
@@ -260,9 +261,35 @@ static void misuse_is_told(void **state)
     expect_run("generate none D", "", 1, "", NULL);
 }
 
+/* OpenBLAS and the pool of threads wait for ever for what a limit refuses them.  Then the
+ * limit on the processor's time, which the waiting takes, ends the command. */
+static void a_limit_on_memory_is_no_reason_to_wait(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_ADDRESS__
+    print_message("skipped: %s (its limit would stop the sanitizer)\n", __func__);
+    skip();
+#endif
+    char command[2048];
+    char *const path = realpath(attn_command, NULL);
+    assert_non_null(path);
+    for (int mebibytes = 96; mebibytes <= 672; mebibytes += 24) {
+        snprintf(command, sizeof command,
+                 "cd '%s' && ulimit -t 5 && ulimit -v %d && exec '%s' generate llama D "
+                 "--threads 2 </dev/null >out 2>err",
+                 folder, mebibytes * 1024, path);
+        const int how = system(command);
+        const int code = WIFSIGNALED(how) ? 128 + WTERMSIG(how) : WEXITSTATUS(how);
+        if (code == 128 + SIGXCPU || code == 128 + SIGKILL)
+            fail_msg("it waits where it has %d MiB", mebibytes);
+    }
+    free(path);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_limit_on_memory_is_no_reason_to_wait),
         cmocka_unit_test(a_text_is_written_to_its_end),
         cmocka_unit_test(an_empty_prompt_begins_a_text),
         cmocka_unit_test(a_file_is_a_prompt_and_a_misspelt_name_is_none),
