@@ -17,7 +17,13 @@ static attn_status no_memory(const char *path, attn_error *error)
 
 /* ---- Unpacking ------------------------------------------------------------------- */
 
-/* Runs the decoder to the end of its stream. */
+/* Whether another stream follows the one that ended: a .gz file may be several. */
+static bool goes_on(z_stream *stream)
+{
+    return stream->avail_in > 0 && inflateReset(stream) == Z_OK;
+}
+
+/* Runs the decoder to the end of the file. */
 static attn_status inflate_all(z_stream *stream, const char *path, char **unpacked,
                                size_t *length, attn_error *error)
 {
@@ -39,6 +45,8 @@ static attn_status inflate_all(z_stream *stream, const char *path, char **unpack
         stream->avail_out = (uInt)(capacity - have);
         code = inflate(stream, Z_NO_FLUSH);
         have = capacity - stream->avail_out;
+        if (code == Z_STREAM_END && goes_on(stream))
+            code = Z_OK;
     }
     *length = have;
     if (code == Z_STREAM_END)

@@ -57,6 +57,31 @@ static void a_gz_file_is_unpacked(void **state)
     holds_small(path);
 }
 
+static void append_gz(const char *path, const void *data, size_t length)
+{
+    gzFile file = gzopen(path, "ab");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, data, (unsigned)length), (int)length);
+    gzclose(file);
+}
+
+static void a_gz_file_of_several_is_all_of_them_and_nothing_else_may_follow(void **state)
+{
+    (void)state;
+    attn_idx idx;
+    char *data;
+    size_t length;
+    const char *const path = in_folder("several.idx.gz");
+    append_gz(path, SMALL, 5);
+    append_gz(path, SMALL + 5, sizeof SMALL - 5);
+    holds_small(path);
+    assert_int_equal(attn_file_read(path, 1 << 20, &data, &length, &error), ATTN_OK);
+    data[length] = 'x';
+    assert_int_equal(attn_file_write(path, data, length + 1, &error), ATTN_OK);
+    assert_int_equal(attn_idx_load(&idx, path, 2, &error), ATTN_EFORMAT);
+    free(data);
+}
+
 static void a_gz_file_cut_at_any_byte_is_refused(void **state)
 {
     (void)state;
@@ -104,6 +129,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(extents_and_bytes_are_read),
         cmocka_unit_test(a_gz_file_is_unpacked),
+        cmocka_unit_test(a_gz_file_of_several_is_all_of_them_and_nothing_else_may_follow),
         cmocka_unit_test(a_gz_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(a_file_cut_at_any_byte_is_refused),
         cmocka_unit_test(another_rank_type_or_size_is_refused),
