@@ -23,6 +23,12 @@ static attn_status check_line(const attn_corpus *corpus, size_t line, size_t lab
                               "%s, line %zu: 1 column, expected a tab between text and "
                               "label",
                               path, line + 1);
+    if (columns > 2 && label == 0)
+        return attn_error_set(
+            error, ATTN_EFORMAT,
+            "%s, line %zu: %zu columns, expected 2: a label, a tab, and "
+            "a text without tabs",
+            path, line + 1, columns);
     if (!*corpus->fields[first + label])
         return attn_error_set(error, ATTN_EFORMAT, "%s, line %zu: the label is empty",
                               path, line + 1);

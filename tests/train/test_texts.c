@@ -46,7 +46,7 @@ static void load_fails(const char *content, bool tags, const char *fragment)
 static void a_classifier_has_a_text_a_line(void **state)
 {
     (void)state;
-    attn_labelled labelled = load("pos\ta good film\nneg\t\npos\tb\tc\n", false);
+    attn_labelled labelled = load("pos\ta good film\nneg\t\npos\tb\n", false);
     assert_int_equal(labelled.count, 3);
     assert_string_equal(labelled.texts[0], "a good film");
     assert_string_equal(labelled.texts[1], "");
@@ -76,6 +76,7 @@ static void lines_without_a_tab_or_a_label_are_named(void **state)
     (void)state;
     load_fails("pos\ta\nno tab\n", false, "line 2: 1 column, expected a tab");
     load_fails("pos\ta\n\nneg\tb\n", false, "line 2: 1 column, expected a tab");
+    load_fails("pos\ta\nneg\tb\tc\n", false, "line 2: 3 columns, expected 2");
     load_fails("pos\ta\n\tb\n", false, "line 2: the label is empty");
     load_fails("", false, "has no text");
     load_fails("a\tNOUN\nb\n", true, "line 2: 1 column, expected a tab");
