@@ -182,6 +182,25 @@ static attn_status number_pictures(const attn_task *task, attn_examples *example
     return ATTN_OK;
 }
 
+/* A digit that occurs, but in no picture that is trained on, has no word. */
+static attn_status check_digits(const captioner_state *state, const char *path,
+                                attn_error *error)
+{
+    const size_t first = state->train.first, count = state->train.count;
+    const uint8_t *const labels = state->digits.labels.bytes;
+    bool is_trained[256] = {false};
+    for (size_t n = first; n < first + count; n++)
+        is_trained[labels[n]] = true;
+    for (int64_t n = 0; n < state->digits.labels.extent[0]; n++)
+        if (!is_trained[labels[n]])
+            return attn_error_set(
+                error, ATTN_EFORMAT,
+                "%s: label %lld is %d, which none of the first %zu has; "
+                "expected every digit among these, which are trained on",
+                path, (long long)n + 1, labels[n], count);
+    return ATTN_OK;
+}
+
 static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error)
 {
     const captioner_settings *const settings = task->recipe->settings;
@@ -201,6 +220,7 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
                                               settings->empty);
     state->valid = attn_captioner_composition(&config, &state->digits, ATTN_DIGITS_VALID,
                                               settings->empty);
+    ATTN_TRY(check_digits(state, task->options->train, error));
     state->tokens = config.max_positions;
     const uint64_t hash = hash_of(&state->digits);
     ATTN_TRY(number_pictures(task, &task->train, settings->pictures, hash, error));
