@@ -4,6 +4,7 @@
 #include "model/folder.h"
 #include "train/progress.h"
 #include <stdio.h>
+#include <string.h>
 
 attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *task,
                                  const char *const *texts, size_t count,
@@ -11,6 +12,13 @@ attn_status attn_learn_tokenizer(attn_tokenizer **tokenizer, const attn_task *ta
 {
     if (goes_on)
         return attn_folder_tokenizer_load(tokenizer, task->options->out, -1, error);
+    bool is_blank = true;
+    for (size_t n = 0; n < count && is_blank; n++)
+        is_blank = texts[n][strspn(texts[n], " \t\r\n\v\f")] == '\0';
+    if (is_blank)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: no text in it, expected at least a word",
+                              task->options->train);
     const double start = attn_seconds();
     ATTN_TRY(attn_tokenizer_train(tokenizer, texts, count, vocabulary, error));
     const int64_t size = attn_tokenizer_size(*tokenizer);
