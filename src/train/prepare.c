@@ -49,6 +49,24 @@ static attn_status lock_folder(struct attn_training *training, attn_error *error
     return ATTN_OK;
 }
 
+/* A model that no checkpoint belongs to is another's, and would be written over.  A
+ * training writes its checkpoint before its model. */
+static attn_status spare_model(const char *folder, attn_error *error)
+{
+    static const char *const files[] = {"model.safetensors", "config.json"};
+    for (size_t n = 0; n < sizeof files / sizeof files[0]; n++) {
+        char path[ATTN_PATH_BYTES];
+        ATTN_TRY(attn_path_join(path, folder, files[n], error));
+        if (access(path, F_OK) == 0)
+            return attn_error_set(
+                error, ATTN_EIO,
+                "%.400s is there and no checkpoint.safetensors to go on "
+                "from: expected another --out, or one without a model",
+                path);
+    }
+    return ATTN_OK;
+}
+
 /* What belongs to the parameters. */
 static attn_status prepare_arrays(struct attn_training *training, attn_error *error)
 {
@@ -72,6 +90,22 @@ static attn_status prepare_arrays(struct attn_training *training, attn_error *er
     ATTN_TRY(attn_shards_create(&training->watcher, 1, 0, NULL, error));
     return attn_shards_create(&training->shards, (size_t)recipe->shards,
                               parameters->floats, training->task.pool, error);
+}
+
+/* What a model is refused for when it is made was read from the recipe. */
+static attn_status prepare_task(attn_task *task, bool goes_on, attn_error *error)
+{
+    attn_error refusal;
+    const attn_status status = task->kind->prepare(task, goes_on, &refusal);
+    if (status == ATTN_OK)
+        return ATTN_OK;
+    if (status != ATTN_EINVAL)
+        *error = refusal;
+    else
+        attn_error_set(error, ATTN_EFORMAT, "%.200s: model: %.280s",
+                       *task->recipe->path ? task->recipe->path : "the recipe",
+                       refusal.message);
+    return error->status;
 }
 
 static void plan_steps(struct attn_training *training)
@@ -126,9 +160,11 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
     if (options->resume && !goes_on)
         return attn_error_set(error, ATTN_EIO, "%.400s: %s", training->checkpoint,
                               strerror(errno));
+    if (!goes_on)
+        ATTN_TRY(spare_model(options->out, error));
     attn_blas_use_one_thread();
     ATTN_TRY(attn_pool_create(&task->pool, options->threads, error));
-    ATTN_TRY(task->kind->prepare(task, goes_on, error));
+    ATTN_TRY(prepare_task(task, goes_on, error));
     if (task->kind->check_file)
         ATTN_TRY(task->kind->check_file(task, options->valid, error));
     if (task->kind->check_file && options->test)

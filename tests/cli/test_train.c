@@ -149,6 +149,83 @@ static void a_recipe_with_data_of_ones_own_leaves_its_test_out(void **state)
     run_free(&result);
 }
 
+static void put(const char *name, const void *content, size_t length_bytes)
+{
+    attn_error error;
+    assert_int_equal(attn_file_write(in_folder(name), content, length_bytes, &error),
+                     ATTN_OK);
+}
+
+static void fails_with(const char *recipe, const char *options, const char *reason)
+{
+    run_result result = train(recipe, options);
+    if (result.code != 1 || !strstr(result.err, reason))
+        fail_msg("%s: %d, %s without %s", recipe, result.code, result.err, reason);
+    run_free(&result);
+}
+
+static void a_model_without_its_checkpoint_is_not_written_over(void **state)
+{
+    (void)state;
+    assert_int_equal(mkdir(in_folder("other"), 0700), 0);
+    put("other/config.json", "{}", 2);
+    fails_with("tiny-en-fr.json", "--out other --quiet",
+               "attn train: other/config.json is there and no checkpoint.safetensors to "
+               "go on from: expected another --out");
+    char *const config = run_file("other/config.json");
+    assert_string_equal(config, "{}");
+    free(config);
+    assert_int_equal(access(in_folder("other/tokenizer.json"), F_OK), -1);
+}
+
+static void a_text_without_a_word_is_said_to_be_one(void **state)
+{
+    (void)state;
+    put("blank.txt", " \n\n", 3);
+    static const char options[] = "--train blank.txt --valid blank.txt --out b --quiet";
+    fails_with("language-sentences.json", options,
+               "attn train: blank.txt: no text in it");
+    fails_with("masked-sentences.json", options, "attn train: blank.txt: no text in it");
+}
+
+/* As its sizes alone do not tell, and creating it does. */
+static void what_a_model_is_refused_for_is_the_recipes(void **state)
+{
+    (void)state;
+    char path[600], *text;
+    size_t length;
+    attn_error error;
+    put("labels.tsv", "pos\tfine\nneg\tdull\n", 18);
+    snprintf(path, sizeof path, "%s/polarity-transformer.json", recipes());
+    assert_int_equal(attn_file_read(path, 1 << 16, &text, &length, &error), ATTN_OK);
+    char *const heads = strstr(text, "\"heads\": 4"), *const size = strstr(text, "8000");
+    assert_non_null(heads);
+    assert_non_null(size);
+    memcpy(heads, "\"heads\": 3", 10);
+    memcpy(size, " 260", 4);
+    put("three.json", text, length);
+    free(text);
+    run_result result =
+        run("train three.json --train labels.tsv --valid labels.tsv --out h --quiet", "");
+    assert_int_equal(result.code, 1);
+    assert_non_null(strstr(result.err, "attn train: three.json: model: bert: width 64 is "
+                                       "not a multiple of 3 heads\n"));
+    run_free(&result);
+}
+
+static void a_digit_that_is_not_trained_on_is_named(void **state)
+{
+    (void)state;
+    unsigned char images[16 + 8 * 4] = {0, 0, 8, 3, 0, 0, 0, 8, 0, 0, 0, 2, 0, 0, 0, 2};
+    unsigned char labels[8 + 8] = {0, 0, 8, 1, 0, 0, 0, 8};
+    labels[8 + 7] = 9;
+    put("d.images.idx", images, sizeof images);
+    put("d.labels.idx", labels, sizeof labels);
+    fails_with("captioner.json",
+               "--train d.images.idx --valid d.images.idx --out d --quiet",
+               "attn train: d.images.idx: label 8 is 9, which none of the first 6 has");
+}
+
 int main(int argc, char **argv)
 {
     assert_true(argc == 2);
@@ -160,6 +237,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_long_out_has_every_file_by_its_whole_name),
         cmocka_unit_test(data_that_cannot_be_read_fail_in_the_same_way_for_every_kind),
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
+        cmocka_unit_test(a_model_without_its_checkpoint_is_not_written_over),
+        cmocka_unit_test(a_text_without_a_word_is_said_to_be_one),
+        cmocka_unit_test(what_a_model_is_refused_for_is_the_recipes),
+        cmocka_unit_test(a_digit_that_is_not_trained_on_is_named),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }

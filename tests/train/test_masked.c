@@ -452,7 +452,7 @@ static void a_start_that_does_not_fit_is_refused(void **state)
                                           "\"transformer\""));
     assert_int_equal(train_from("transformer", 280, 2, "refused"), ATTN_EFORMAT);
     assert_non_null(strstr(error.message, "275"));
-    assert_int_equal(train_from("transformer", 275, 3, "refused"), ATTN_EINVAL);
+    assert_int_equal(train_from("transformer", 275, 3, "refused"), ATTN_EFORMAT);
     assert_non_null(strstr(error.message, "num_hidden_layers is 2, expected 3"));
 }
 
