@@ -96,6 +96,9 @@ static attn_status tokenize_words(builder *b, const char *text, size_t length)
 {
     attn_status status =
         attn_words_of_text(text, length, &b->words, &b->word_count, b->error);
+    if (status == ATTN_OK && b->word_count == 0)
+        return attn_error_set(b->error, ATTN_EINVAL,
+                              "the text has no word; expected a sentence");
     for (size_t w = 0; status == ATTN_OK && w < b->word_count; w++) {
         attn_word *const word = &b->words[w];
         attn_token *tokens;

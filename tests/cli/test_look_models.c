@@ -398,6 +398,7 @@ static void what_cannot_be_looked_at_is_said(void **state)
     (void)state;
     fails("look 'the cat' --model bag", 1, "bag has no attention");
     fails("look 'the cat' --model lstm", 1, "lstm has no attention");
+    fails("look '\xC2\xA0' --model tagger", 2, "the text has no word");
     fails("look 'the cat' --model tagger --beam 2", 2, "reads a text and writes none");
     fails("look other.png --model captioner", 1,
           "other.png has 12 × 16 points, expected 16 × 12");
