@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,6 +109,7 @@ int main(int argc, char **argv)
 {
     json_set_alloc_funcs(allocate_json, free);
     fill_closed_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file over its limit is then an error with a message */
     int code = run(argc, argv);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && code == CLI_DONE) {

@@ -52,8 +52,6 @@ static void catch_signals(void)
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    /* A file over its limit is then an error with a message. */
-    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* trained/translate-en-fr of recipes/translate-en-fr.json */

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700 /* nftw */
 #include "cli/cli.h"
 #include "tests/cli/command.h"
+#include <unistd.h>
 
 static void help_and_version_go_to_standard_output(void **state)
 {
@@ -106,6 +107,25 @@ static void a_closed_stream_is_no_file_of_ours(void **state)
         assert_int_equal(WEXITSTATUS(system(command)), i == 1 ? 0 : 1);
     }
     free(path);
+}
+
+static void a_file_over_its_limit_is_a_failure_and_leaves_nothing(void **state)
+{
+    (void)state;
+    char command[1024];
+    char *const path = realpath(attn_command, NULL);
+    assert_non_null(path);
+    snprintf(command, sizeof command,
+             "cd '%s' && ulimit -f 1 && '%s' walk -o over.svg 2> err", folder, path);
+    free(path);
+    const int how = system(command);
+    assert_true(WIFEXITED(how));
+    assert_int_equal(WEXITSTATUS(how), 1);
+    char *const err = run_file("err");
+    assert_non_null(strstr(err, "over.svg: File too large\n"));
+    free(err);
+    assert_int_equal(access(in_folder("over.svg"), F_OK), -1);
+    assert_int_equal(access(in_folder("over.svg.part"), F_OK), -1);
 }
 
 static void no_argument_commands_the_terminal(void **state)
@@ -304,6 +324,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_help_of_every_verb_fits_a_screen_and_has_an_example),
         cmocka_unit_test(a_full_standard_output_is_a_failure),
         cmocka_unit_test(a_closed_stream_is_no_file_of_ours),
+        cmocka_unit_test(a_file_over_its_limit_is_a_failure_and_leaves_nothing),
         cmocka_unit_test(no_argument_commands_the_terminal),
         cmocka_unit_test(options_come_in_every_spelling_and_anywhere),
         cmocka_unit_test(wrong_options_are_misuse),
