@@ -54,13 +54,13 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* trained/translate-en-fr of recipes/translate-en-fr.json */
+/* trained/translate-en-fr of recipes/translate-en-fr.json; trained/.json of .json */
 static attn_status name_folder(char *folder, const char *recipe, attn_error *error)
 {
     const char *const slash = strrchr(recipe, '/');
     ATTN_TRY(attn_path_join(folder, "trained", slash ? slash + 1 : recipe, error));
     char *const dot = strrchr(folder, '.');
-    if (dot)
+    if (dot && dot[-1] != '/')
         *dot = '\0';
     return ATTN_OK;
 }

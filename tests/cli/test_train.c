@@ -178,6 +178,24 @@ static void a_model_without_its_checkpoint_is_not_written_over(void **state)
     assert_int_equal(access(in_folder("other/tokenizer.json"), F_OK), -1);
 }
 
+static void a_recipe_of_no_name_has_a_folder_of_its_own(void **state)
+{
+    (void)state;
+    char path[600], *text;
+    size_t length;
+    attn_error error;
+    snprintf(path, sizeof path, "%s/tiny-en-fr.json", recipes());
+    assert_int_equal(attn_file_read(path, 1 << 16, &text, &length, &error), ATTN_OK);
+    put(".json", text, length);
+    free(text);
+    put_pairs();
+    run_result result =
+        run("train .json --train pairs.tsv --valid pairs.tsv --quiet", "");
+    assert_int_equal(result.code, 1); /* so few give no vocabulary of that size */
+    assert_int_equal(access(in_folder("trained/.json"), F_OK), 0);
+    run_free(&result);
+}
+
 static void a_text_without_a_word_is_said_to_be_one(void **state)
 {
     (void)state;
@@ -238,6 +256,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(data_that_cannot_be_read_fail_in_the_same_way_for_every_kind),
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
         cmocka_unit_test(a_model_without_its_checkpoint_is_not_written_over),
+        cmocka_unit_test(a_recipe_of_no_name_has_a_folder_of_its_own),
         cmocka_unit_test(a_text_without_a_word_is_said_to_be_one),
         cmocka_unit_test(what_a_model_is_refused_for_is_the_recipes),
         cmocka_unit_test(a_digit_that_is_not_trained_on_is_named),
