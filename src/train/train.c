@@ -82,12 +82,18 @@ static attn_status refuse(const struct attn_training *training, int64_t step,
                           training->checkpoint);
 }
 
+/* Its sign is the processor's, and tells nothing. */
+static double without_sign(double number)
+{
+    return isnan(number) ? (double)NAN : number;
+}
+
 static attn_status refuse_step(const struct attn_training *training, double loss,
                                double norm, attn_error *error)
 {
     char what[96];
-    snprintf(what, sizeof what, "the loss is %g and the norm of its gradient %g", loss,
-             norm);
+    snprintf(what, sizeof what, "the loss is %g and the norm of its gradient %g",
+             without_sign(loss), without_sign(norm));
     return refuse(training, training->position.step + 1, what,
                   training->shards.gradients[0], error);
 }
@@ -185,7 +191,7 @@ static attn_status measure(struct attn_training *training, double *loss,
     *loss = sum.plain / (double)sum.targets;
     if (!isfinite(*loss)) {
         char what[64];
-        snprintf(what, sizeof what, "the loss of validation is %g", *loss);
+        snprintf(what, sizeof what, "the loss of validation is %g", without_sign(*loss));
         return refuse(training, training->position.step, what, NULL, error);
     }
     scores->accuracy =

@@ -284,7 +284,8 @@ static void a_loss_that_is_not_finite_names_step_and_tensor(void **state)
     options.changed = true;
     small->recipe.peak_learning_rate = 1e30;
     assert_train_fails(small, options, ATTN_ENOTFINITE,
-                       "first tensor that is not finite: ");
+                       ": the loss is nan and the norm of its gradient nan; first tensor "
+                       "that is not finite: ");
     assert_same_training(kept, out);
 }
 
