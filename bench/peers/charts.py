@@ -158,20 +158,25 @@ def bars(title, description, names, groups, unit, bound=None):
                + ([bound[0]] if bound else []))
     colours, parts, y = dict(names), [], 60
     first = y
+    across = left + width * bound[0] / most if bound else None
     for label, values in groups:
         parts.append(text(24, y + 14, label, "ink b s12"))
         y += 22
         for name, (value, note) in values.items():
-            long = width * value / most
+            end = left + width * value / most
             parts += [
                 text(left - 8, y + 12, name, "soft end s11"),
                 f'<rect class="f{colours[name]}" x="{left}" y="{number(y + 2)}" '
-                f'width="{number(max(1, long))}" height="13" rx="2"/>',
-                text(left + long + 6, y + 13, note, "ink s11 halo")]
+                f'width="{number(max(1, end - left))}" height="13" rx="2"/>']
+            # A note that the line would cross stands inside its bar.
+            if bound and end < across + 6 and end + 12 + 6.3 * len(note) > across:
+                parts.append(text(end - 6, y + 12, note, "paper end s11"))
+            else:
+                parts.append(text(end + 6, y + 13, note, "ink s11 halo"))
             y += 20
         y += 8
     if bound:
-        x = number(left + width * bound[0] / most)
+        x = number(across)
         parts.append(f'<path class="axis" stroke-dasharray="4 3" d="M{x} {first}V{y}"/>')
         parts.append(text(float(x), y + 14, bound[1], "soft mid s11"))
     parts.append(text(left, y + 14, unit, "soft s11"))

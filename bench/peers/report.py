@@ -322,10 +322,10 @@ def decode_chart(results):
         groups.append((row["dtype"], values))
     names = [(n, COLOURS[n]) for n in ("libattn", *PEERS) if n in seen]
     return charts.bars(
-        f"Decoding: a query of 32 heads over {L:,} cached keys of 8, D = 128, "
+        f"Decoding: a query of 32 heads over {L:,} cached keys of 8 heads, D = 128, "
         f"{threads} thread{'s' * (threads > 1)}",
         "Bytes of keys and values a second.", names, groups, "",
-        (limit, f"reading memory, {limit:.1f}") if limit else None)
+        (limit, f"reading memory, {limit:.1f} GB/s") if limit else None)
 
 
 # ---- Accuracy ----
