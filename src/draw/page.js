@@ -138,7 +138,8 @@ function say(part, layer, head, map) {
     const pairs = weights ? weights.map((w, j) => [w, j]).filter(([w]) => w >= 0) : [];
     const best = key >= 0 ? key : pairs.length ? pairs.reduce((a, b) => b[0] > a[0] ? b : a)[1] : -1;
     if (!weights && key < 0) {
-        line(`Rows: ${part.rowSay}. Columns: ${part.keySay}. Point at a cell or a word; a click keeps it.`);
+        line(part.across ? 'Point at a place or a word; a click keeps it.'
+            : `Rows: ${part.rowSay}. Columns: ${part.keySay}. Point at a cell or a word; a click keeps it.`);
     } else if (!weights) {
         line(element('b', {}, '“', bdi(part.keys[key]), '”'), part.self ? ' is looked at by ' : ' is read by ',
             ...list(map.map((w, i) => [w[key], i]).filter(([w]) => w >= 0), part.rows));
