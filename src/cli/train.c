@@ -109,12 +109,14 @@ static int train(const struct arguments *arguments, attn_train_options *options)
     attn_recipe_free(&recipe);
     if (status != ATTN_OK)
         return cli_fail("train", &error);
-    static const char *const ENDS[] = {
+    const char *const ends[] = {
         "done: %s\n",
-        "stopped at the limit; the same command goes on (%s)\n",
+        options->max_steps > 0
+            ? "stopped at the limit; a later one, or none, goes on (%s)\n"
+            : "stopped at the limit; the same command goes on (%s)\n",
         "stopped by a signal; the same command goes on (%s)\n",
     };
-    cli_say(ENDS[end], options->out);
+    cli_say(ends[end], options->out);
     return end == ATTN_TRAIN_STOPPED ? CLI_FAILED : CLI_DONE;
 }
 
