@@ -45,6 +45,9 @@ bool cli_parse(int argc, char **argv, const cli_option *options, const char *hel
  * around) and what is not UTF-8 is shown as \x1b. */
 __attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
 
+/* "wrote FILE" on stderr. */
+void cli_wrote(const char *file);
+
 /* What loading a model found worth saying, on stderr; nothing for "". */
 void cli_note(const char *verb, const char *note);
 

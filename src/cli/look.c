@@ -129,12 +129,10 @@ static void warn_of_boxes(const attn_record *record)
         }
 }
 
-static attn_status draw(const arguments *a, const attn_record *record,
-                        const attn_conventions *conventions,
-                        const attn_draw_options *options, attn_error *error)
+static attn_status write_drawing(const arguments *a, const attn_record *record,
+                                 const attn_conventions *conventions,
+                                 const attn_draw_options *options, attn_error *error)
 {
-    if (a->output != NULL && attn_file_named(a->output, ".attn"))
-        return attn_record_save(record, a->output, error);
     attn_summary *summary;
     char *text = NULL;
     size_t length = 0;
@@ -149,6 +147,19 @@ static attn_status draw(const arguments *a, const attn_record *record,
     if (status == ATTN_OK && a->output != NULL && attn_file_named(a->output, ".png"))
         warn_of_boxes(record);
     free(text);
+    return status;
+}
+
+static attn_status draw(const arguments *a, const attn_record *record,
+                        const attn_conventions *conventions,
+                        const attn_draw_options *options, attn_error *error)
+{
+    const bool keeps = a->output != NULL && attn_file_named(a->output, ".attn");
+    const attn_status status =
+        keeps ? attn_record_save(record, a->output, error)
+              : write_drawing(a, record, conventions, options, error);
+    if (status == ATTN_OK && a->output != NULL)
+        cli_wrote(a->output);
     return status;
 }
 

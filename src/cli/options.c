@@ -46,6 +46,11 @@ void cli_say(const char *format, ...)
     va_end(arguments);
 }
 
+void cli_wrote(const char *file)
+{
+    cli_say("wrote %s\n", file);
+}
+
 void cli_note(const char *verb, const char *note)
 {
     if (*note)

@@ -228,6 +228,8 @@ static attn_status show(const struct example *example, const char *path,
     const attn_status status =
         attn_file_write(path ? path : "-", text, length_bytes, error);
     free(text);
+    if (status == ATTN_OK && path)
+        cli_wrote(path);
     return status;
 }
 

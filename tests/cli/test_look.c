@@ -142,6 +142,9 @@ static void each_format_is_written_by_the_names_end(void **state)
                  formats[i].name);
         run_result result = look(arguments, "");
         assert_string_equal(result.out, "");
+        snprintf(arguments, sizeof arguments, "wrote %s\n", formats[i].name);
+        assert_int_equal(result.code, 0);
+        assert_non_null(strstr(result.err, arguments));
         char *content = run_file(formats[i].name);
         if (formats[i].begin != NULL)
             assert_int_equal(strncmp(content, formats[i].begin, strlen(formats[i].begin)),

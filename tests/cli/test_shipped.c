@@ -109,16 +109,16 @@ static void a_png_without_a_font_for_its_text_is_warned_of(void **state)
         attn_file_write(in_folder("fonts.conf"), fonts, sizeof fonts - 1, &error),
         ATTN_OK);
     setenv("FONTCONFIG_FILE", in_folder("fonts.conf"), 1);
-    expect_run("look 'The cat is hungry.' -o cat.png", "", 0, "", "");
+    expect_run("look 'The cat is hungry.' -o cat.png", "", 0, "", "wrote cat.png\n");
     expect_run("look 'The cat is hungry.' --translation '猫饿了。' -o cat.svg", "", 0, "",
-               "");
+               "wrote cat.svg\n");
     run_result result =
         run("look 'The cat is hungry.' --translation '猫饿了。' -o cat.png", "");
     unsetenv("FONTCONFIG_FILE");
     assert_int_equal(result.code, 0);
     assert_string_equal(result.err, "attn look: no font has 猫, a box stands for it: "
                                     "install a font (fonts-noto-cjk for Chinese), or use "
-                                    ".svg or .html\n");
+                                    ".svg or .html\nwrote cat.png\n");
     run_free(&result);
 }
 

@@ -239,7 +239,7 @@ static void no_token_commands_the_terminal(void **state)
 static void the_flow_is_drawn_to_a_file(void **state)
 {
     (void)state;
-    expect_run("walk -o flow.svg", "", 0, "", "");
+    expect_run("walk -o flow.svg", "", 0, "", "wrote flow.svg\n");
     char *const svg = run_file("flow.svg");
     assert_ptr_equal(strstr(svg, "<svg "), svg);
     free(svg);
