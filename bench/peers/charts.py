@@ -146,7 +146,7 @@ def panels(title, description, names, drawn):
     parts = [*legend(names, 24, 56)]
     for panel in drawn:
         parts += panel.draw(with_labels=False)
-    return page(title, description, 64 + 410 * len(drawn), 420, parts)
+    return page(title, description, drawn[-1].left + drawn[-1].width + 24, 420, parts)
 
 
 def bars(title, description, names, groups, unit, bound=None):
