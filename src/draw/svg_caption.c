@@ -54,11 +54,12 @@ void attn_put_map_name(attn_buffer *buffer, const attn_record *record,
     attn_put_role(buffer, attn_summary_head(summary, record, part, layer, head));
 }
 
+/* No line ends between a letter and its word. */
 void attn_put_letters(attn_buffer *buffer, const attn_conventions *conventions)
 {
-    attn_buffer_put(buffer,
-                    "P previous, N next, O own, F first, D delimiter, S same word, "
-                    "B broad, · mixed. Capital: ");
+    attn_buffer_put(buffer, "P\u00A0previous, N\u00A0next, O\u00A0own, F\u00A0first, "
+                            "D\u00A0delimiter, S\u00A0same\u00A0word, B\u00A0broad, "
+                            "·\u00A0mixed. Capital: ");
     attn_put_weight(buffer, conventions->strong);
     attn_buffer_put(buffer, " of the weight or more; small: ");
     attn_put_weight(buffer, conventions->weak);

@@ -19,6 +19,8 @@ static int64_t point_width(int32_t point, bool bold)
     int64_t width = 1000;
     if (point >= 0x20 && point < 0x7F)
         width = ascii_widths[point - 0x20];
+    else if (point == 0xA0)
+        width = ascii_widths[0];
     else if (utf8proc_charwidth(point) == 0)
         return 0;
     else if (utf8proc_charwidth(point) == 2)
