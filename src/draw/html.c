@@ -149,10 +149,10 @@ static void put_controls(attn_buffer *out)
     attn_buffer_put(out, "<div class=\"bar\">");
     put_choice(out, "scale", "scale",
                (const char *const[]){"linear", "log", "× uniform"});
-    attn_buffer_put(out, "<span>special tokens</span>");
+    attn_buffer_put(out, "<span class=\"named\"><span>special tokens</span>");
     put_choice(out, "special", "special tokens",
                (const char *const[]){"shown", "hidden", "renormalised"});
-    attn_buffer_put(out, "<input id=\"find\" placeholder=\"find a word  /\" "
+    attn_buffer_put(out, "</span><input id=\"find\" placeholder=\"find a word  /\" "
                          "aria-label=\"find a word\"></div>\n");
 }
 
