@@ -3,6 +3,7 @@
 #include "file/path.h"
 #include "tensor/single_thread.h"
 #include "train/pool.h"
+#include "train/task_reader.h"
 #include "train/training.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,20 +14,49 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static attn_status make_folder(const char *path, attn_error *error)
+/* The folder of the output and those that it lies in. */
+static attn_status make_folder(struct attn_training *training, attn_error *error)
 {
     char folder[ATTN_PATH_BYTES];
-    ATTN_TRY(attn_path_join(folder, "", path, error));
+    ATTN_TRY(attn_path_join(folder, "", training->task.options->out, error));
     for (char *c = folder + (*folder == '/');; c++) {
         if (*c != '/' && *c != '\0')
             continue;
         const char end = *c;
         *c = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
+        if (mkdir(folder, 0777) == 0)
+            training->made_from =
+                training->made_from ? training->made_from : (size_t)(c - folder);
+        else if (errno != EEXIST)
             return attn_error_set(error, ATTN_EIO, "%.400s: %s", folder, strerror(errno));
         *c = end;
         if (end == '\0')
             return ATTN_OK;
+    }
+}
+
+/* Of a training that was refused: the folders that were made for it, and what it has put
+ * there by then.  One that has anything else in it stays. */
+static void unmake_folder(const struct attn_training *training)
+{
+    static const char *const files[] = {"tokenizer.json", ATTN_SEEN_WORDS};
+    char path[ATTN_PATH_BYTES];
+    attn_error error;
+    if (training->made_from == 0)
+        return;
+    const char *const out = training->task.options->out;
+    const size_t count = sizeof files / sizeof files[0];
+    for (size_t n = 0; training->is_locked && n < count;
+         n++) /* else they are another's */
+        if (attn_path_join(path, out, files[n], &error) == ATTN_OK)
+            unlink(path);
+    if (attn_path_join(path, "", out, &error) != ATTN_OK)
+        return;
+    for (size_t length = strlen(path); length >= training->made_from; length--) {
+        if (path[length] != '/' && path[length] != '\0')
+            continue;
+        path[length] = '\0';
+        rmdir(path);
     }
 }
 
@@ -141,7 +171,7 @@ static attn_status go_on(struct attn_training *training, attn_error *error)
     return ATTN_OK;
 }
 
-attn_status attn_training_prepare(struct attn_training *training, attn_error *error)
+static attn_status prepare(struct attn_training *training, attn_error *error)
 {
     attn_task *const task = &training->task;
     const attn_train_options *const options = task->options;
@@ -154,7 +184,7 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
                             "checkpoint.safetensors.part", error));
     ATTN_TRY(attn_path_join(training->checkpoint, options->out, "checkpoint.safetensors",
                             error));
-    ATTN_TRY(make_folder(options->out, error));
+    ATTN_TRY(make_folder(training, error));
     ATTN_TRY(lock_folder(training, error));
     const bool goes_on = access(training->checkpoint, F_OK) == 0;
     if (options->resume && !goes_on)
@@ -182,6 +212,14 @@ attn_status attn_training_prepare(struct attn_training *training, attn_error *er
     return attn_progress_start(&training->progress, options->talk, options->out,
                                training->schedule.total, (int64_t)training->batches.count,
                                error);
+}
+
+attn_status attn_training_prepare(struct attn_training *training, attn_error *error)
+{
+    const attn_status status = prepare(training, error);
+    if (status != ATTN_OK)
+        unmake_folder(training);
+    return status;
 }
 
 void attn_training_free(struct attn_training *training)

@@ -24,7 +24,8 @@ struct attn_training {
     double seconds_before; /* spent by earlier runs */
     attn_checkpoint_identity identity;
     char checkpoint[ATTN_PATH_BYTES];
-    bool is_locked; /* the folder, by folder_file */
+    size_t made_from; /* bytes of the path of the first folder that was made; 0: none */
+    bool is_locked;   /* the folder, by folder_file */
     int folder_file;
     attn_progress progress;
     attn_valid_scores valid_scores; /* the last ones */
@@ -38,7 +39,7 @@ static inline attn_checkpoint attn_training_state(struct attn_training *training
 }
 
 /* Data, model, and the checkpoint where there is one (see prepare.c); the recipe and the
- * options of the task are set before. */
+ * options of the task are set before.  Where it fails, no folder is left that it made. */
 ATTN_CHECKED attn_status attn_training_prepare(struct attn_training *training,
                                                attn_error *error);
 void attn_training_free(struct attn_training *training);

@@ -124,6 +124,7 @@ static void data_that_cannot_be_read_fail_in_the_same_way_for_every_kind(void **
         snprintf(recipe, sizeof recipe, "%s.json", kinds[n]);
         run_result result = train(recipe, "--train no.images.idx --valid pairs.tsv "
                                           "--test pairs.tsv --out none --quiet");
+        assert_int_equal(access(in_folder("none"), F_OK), -1);
         if (result.code != 1 ||
             !strstr(result.err, "attn train: cannot open no.images.idx: "))
             fail_msg("%s: %d, %s", kinds[n], result.code, result.err);
@@ -188,12 +189,43 @@ static void a_recipe_of_no_name_has_a_folder_of_its_own(void **state)
     assert_int_equal(attn_file_read(path, 1 << 16, &text, &length, &error), ATTN_OK);
     put(".json", text, length);
     free(text);
+    assert_int_equal(system_in_folder("mkdir -p trained/.json"), 0);
+    put("trained/.json/config.json", "{}", 2);
     put_pairs();
     run_result result =
         run("train .json --train pairs.tsv --valid pairs.tsv --quiet", "");
-    assert_int_equal(result.code, 1); /* so few give no vocabulary of that size */
-    assert_int_equal(access(in_folder("trained/.json"), F_OK), 0);
+    assert_int_equal(result.code, 1);
+    assert_non_null(strstr(result.err, "attn train: trained/.json/config.json is there"));
     run_free(&result);
+}
+
+/* Refused for what is in its data, for its model, and for its test, when the tokenizer is
+ * there already. */
+static void a_refused_training_leaves_no_folder_that_it_made(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {
+        "--train pairs.tsv --valid pairs.tsv",
+        "--train none.tsv --valid pairs.tsv",
+        "--test none.tsv",
+    };
+    put_pairs();
+    assert_int_equal(mkdir(in_folder("there"), 0700), 0);
+    for (size_t n = 0; n < sizeof refused / sizeof refused[0]; n++) {
+        char options[128];
+        snprintf(options, sizeof options, "%s --quiet --out there/a//b/c/", refused[n]);
+        run_result result = train("tiny-en-fr.json", options);
+        if (result.code != 1 || access(in_folder("there/a"), F_OK) == 0)
+            fail_msg("%s: %d, %s", options, result.code, result.err);
+        run_free(&result);
+        assert_int_equal(mkdir(in_folder("there/own"), 0700), 0);
+        snprintf(options, sizeof options, "%s --quiet --out there/own", refused[n]);
+        result = train("tiny-en-fr.json", options);
+        assert_int_equal(result.code, 1);
+        run_free(&result);
+        assert_int_equal(access(in_folder("there/own"), F_OK), 0);
+        assert_int_equal(system_in_folder("rm -r there/own"), 0);
+    }
 }
 
 static void a_text_without_a_word_is_said_to_be_one(void **state)
@@ -257,6 +289,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_recipe_with_data_of_ones_own_leaves_its_test_out),
         cmocka_unit_test(a_model_without_its_checkpoint_is_not_written_over),
         cmocka_unit_test(a_recipe_of_no_name_has_a_folder_of_its_own),
+        cmocka_unit_test(a_refused_training_leaves_no_folder_that_it_made),
         cmocka_unit_test(a_text_without_a_word_is_said_to_be_one),
         cmocka_unit_test(what_a_model_is_refused_for_is_the_recipes),
         cmocka_unit_test(a_digit_that_is_not_trained_on_is_named),
