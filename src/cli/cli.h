@@ -80,7 +80,8 @@ void cli_context_destroy(cli_context *context);
 
 /* The folder of a model by name: as given where it has a config.json; else trained/NAME,
  * where attn train puts it; else NAME in ATTN_MODELS, in models/ of the sources, and in
- * the installed data folder.  ATTN_EIO names all places that were looked at, and the
+ * the installed data folder.  Of one in trained/ that is in another of these too it says
+ * so on stderr.  ATTN_EIO names all places that were looked at, and the
  * models that are there.  folder is [ATTN_PATH_BYTES]. */
 ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder,
                                         attn_error *error);

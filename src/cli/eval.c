@@ -207,11 +207,11 @@ static int read_words(const struct arguments *arguments, struct job *job)
                              arguments->bleu);
 }
 
-static attn_status eval_translator(const struct arguments *arguments, struct job *job,
-                                   attn_error *error)
+static attn_status eval_translator(const struct arguments *arguments, const char *folder,
+                                   struct job *job, attn_error *error)
 {
     struct scores scores = {0};
-    attn_status status = cli_model_load(&job->model, "eval", arguments->model, error);
+    attn_status status = cli_model_load(&job->model, "eval", folder, error);
     if (status == ATTN_OK && attn_tokenizer_lowers(job->model.tokenizer))
         job->pairs.lower_case = true;
     if (status == ATTN_OK)
@@ -279,7 +279,7 @@ static int eval(const struct arguments *arguments, struct job *job)
     attn_blas_use_one_thread();
     status = attn_pool_create(&job->pool, (size_t)job->threads, &error);
     if (status == ATTN_OK)
-        status = translates ? eval_translator(arguments, job, &error)
+        status = translates ? eval_translator(arguments, folder, job, &error)
                             : eval_kind(arguments, kind, folder, job, &error);
     pthreadpool_destroy(job->pool);
     return status == ATTN_OK ? CLI_DONE : cli_fail("eval", &error);

@@ -7,14 +7,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { ROOTS = 4 };
+enum { TRAINED = 0, ROOTS = 4 };
 
 /* The folders that have models by name, the first first; NULL or "" is none. */
 static void name_roots(const char *roots[ROOTS])
 {
-    roots[0] = "trained"; /* where attn train puts them */
+    roots[TRAINED] = "trained"; /* where attn train puts them */
     roots[1] = getenv("ATTN_MODELS");
     roots[2] = ATTN_SOURCE_MODELS;
     roots[3] = ATTN_INSTALLED_MODELS;
@@ -68,6 +69,26 @@ static void add_models(struct list *list, const char *const roots[ROOTS], size_t
         free(entries);
 }
 
+static bool is_same(const char *one, const char *other)
+{
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev &&
+           a.st_ino == b.st_ino;
+}
+
+/* A training is named by its recipe, as the shipped model is that came of it. */
+static void say_which(const char *const roots[ROOTS], const char *name,
+                      const char *folder)
+{
+    char other[ATTN_PATH_BYTES];
+    for (size_t i = TRAINED + 1; i < ROOTS; i++)
+        if (roots[i] && *roots[i] && find(roots[i], name, other) &&
+            !is_same(folder, other)) {
+            cli_say("attn: using %s and not %s (give that path for it)\n", folder, other);
+            return;
+        }
+}
+
 attn_status cli_find_model(const char *name, char *folder, attn_error *error)
 {
     const char *roots[ROOTS];
@@ -81,8 +102,11 @@ attn_status cli_find_model(const char *name, char *folder, attn_error *error)
     for (size_t i = 0; i < ROOTS; i++) {
         if (!roots[i] || !*roots[i])
             continue;
-        if (is_name && find(roots[i], name, folder))
+        if (is_name && find(roots[i], name, folder)) {
+            if (i == TRAINED)
+                say_which(roots, name, folder);
             return ATTN_OK;
+        }
         add(&places, "%s%s", places.length > 0 ? ", " : "", roots[i]);
         add_models(&models, roots, i);
     }

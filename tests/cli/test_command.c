@@ -258,11 +258,12 @@ static void put_model(const char *name)
                      ATTN_OK);
 }
 
-/* Which folder each is taken from is told by the name of its config.json. */
+/* Which folder each is taken from is told by the name of its config.json, and before that
+ * where a trained one hides a shipped one. */
 static void a_model_is_a_folder_or_trained_or_shipped_in_this_order(void **state)
 {
     (void)state;
-    char message[256];
+    char message[512];
     static const char *const places[] = {"shipped/m", "trained/m", "m"};
     put_model("shipped");
     put_model("trained");
@@ -270,13 +271,27 @@ static void a_model_is_a_folder_or_trained_or_shipped_in_this_order(void **state
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         put_model(places[i]);
         run_result result = run("generate m", "");
-        snprintf(message, sizeof message, "attn generate: %s/config.json: model_type is",
+        size_t said = 0;
+        if (i == 1)
+            said = (size_t)snprintf(message, sizeof message,
+                                    "attn: using trained/m and not %s (give that path "
+                                    "for it)\n",
+                                    in_folder(places[0]));
+        snprintf(message + said, sizeof message - said,
+                 "attn generate: %s/config.json: model_type is",
                  i == 0 ? in_folder(places[i]) : places[i]);
         assert_int_equal(result.code, 1);
         if (strncmp(result.err, message, strlen(message)) != 0)
             fail_msg("%s, expected %s", result.err, message);
         run_free(&result);
     }
+    setenv("ATTN_MODELS", in_folder("trained"), 1); /* the same folder hides nothing */
+    assert_int_equal(rename(in_folder("m"), in_folder("shipped/n")), 0);
+    run_result same = run("generate m", "");
+    assert_ptr_equal(strstr(same.err, "attn generate: trained/m/"), same.err);
+    run_free(&same);
+    assert_int_equal(rename(in_folder("shipped/n"), in_folder("m")), 0);
+    setenv("ATTN_MODELS", in_folder("shipped"), 1);
     put_model("trained/own");
     put_model("shipped/own");
     put_model("shipped/z");

@@ -15,6 +15,7 @@ static void eval_ends_with_the_command_that_gives_its_scores_again(void **state)
     assert_int_equal(result.code, 0);
     assert_non_null(strstr(result.out, "2 sentences, 2 references"));
     assert_non_null(strstr(result.out, "\nagain: attn eval model pairs.tsv --beam 2\n"));
+    assert_string_equal(result.err, "");
     run_free(&result);
 }
 
