@@ -67,6 +67,8 @@ typedef struct canvas_matrix {
     bool judged; /* rows under the convention `clear` are marked */
 } canvas_matrix;
 void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix);
+/* What shades, numbers and marks of cells `width` wide mean. */
+void canvas_draw_legend(canvas *c, const attn_record_part *part, bool judged, int width);
 /* At most `most` rows in their order, to stand for all: those with the largest weights,
  * and the last one where later words are hidden.  Returns how many. */
 int64_t canvas_pick_rows(const canvas_matrix *matrix, int64_t *rows, int64_t most);

@@ -77,7 +77,7 @@ int64_t canvas_pick_rows(const canvas_matrix *matrix, int64_t *rows, int64_t mos
     return count;
 }
 
-static void draw_legend(canvas *c, const canvas_matrix *matrix)
+void canvas_draw_legend(canvas *c, const attn_record_part *part, bool judged, int width)
 {
     static const double samples[] = {0.05, 0.25, 0.50, 0.75, 0.99};
     const attn_conventions *limits = &c->summary->conventions;
@@ -85,15 +85,15 @@ static void draw_legend(canvas *c, const canvas_matrix *matrix)
     attn_buffer_put(&c->out, c->options->width < 46 ? "\n" : " ");
     for (int i = 0; i < 5; i++) {
         attn_buffer_put(&c->out, i > 0 ? " " : "");
-        canvas_cell(c, samples[i], matrix->part->keys->length, CELL);
+        canvas_cell(c, samples[i], part->keys->length, width);
     }
     attn_buffer text = {0};
     const bool narrow = c->options->width < 80;
     attn_buffer_print(&text, "%s%s under %.0f", narrow ? "\n" : "   ",
                       canvas_mark(c, "·", "-"), limits->faint * 100);
-    if (matrix->judged)
+    if (judged)
         attn_buffer_put(&text, "   ? no clear source");
-    if (matrix->part->causal)
+    if (part->causal)
         attn_buffer_print(&text, "   %s cannot be seen", canvas_mark(c, "╱", "/"));
     canvas_put(c, STYLE_DIM, attn_buffer_text(&text));
     attn_buffer_put(&c->out, "\n");
@@ -173,5 +173,5 @@ void canvas_draw_matrix(canvas *c, const canvas_matrix *matrix)
         if (end < keys)
             attn_buffer_put(&c->out, "\n");
     }
-    draw_legend(c, matrix);
+    canvas_draw_legend(c, matrix->part, matrix->judged, CELL);
 }

@@ -105,6 +105,7 @@ void canvas_draw_row_of_heads(canvas *c, int64_t p, int64_t layer, int64_t row)
         for (int64_t h = first_head; h < end_head; h++)
             draw_head(c, part, h, row, first, end);
     }
+    canvas_draw_legend(c, part, false, CELL);
 }
 
 void canvas_draw_row_in_full(canvas *c, int64_t p, int64_t layer, int64_t head,

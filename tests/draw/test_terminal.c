@@ -173,7 +173,8 @@ static void one_word_is_a_line_a_head(void **state)
         "     ╷  was¹  ╷  </s>\n"
         "     ╷  ╷  ,  ╷  ╷\n"
         "1.1   ·  · █80 ·  ·   , .80\n"
-        "1.2  █84 ·  ·  ·  ·   it .84\n";
+        "1.2  █84 ·  ·  ·  ·   it .84\n"
+        "weight in hundredths: ░05 ▒25 ▓50 █75 █99   · under 5\n";
     attn_record *record = example();
     attn_draw_options options = plain();
     options.part = ATTN_PART_ENCODER;
