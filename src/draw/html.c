@@ -274,10 +274,22 @@ static void put_tightness(attn_buffer *out, const attn_record *record)
         attn_buffer_put(out, heads > NUMBER_COLUMNS ? " tight plain" : " tight");
 }
 
+/* A layer of one head has no mean of several. */
+static bool has_means(const attn_record *record)
+{
+    for (int64_t i = 0; i < record->part_count; i++)
+        if (record->parts[i].heads > 1)
+            return true;
+    return false;
+}
+
 static void put_heads_section(attn_buffer *out, const attn_figure *figure)
 {
+    const attn_roles roles = attn_roles_of(figure->record, figure->summary, -1);
     attn_buffer_put(out, "<section class=\"heads\" aria-label=\"heads\">\n"
-                         "<div class=\"title\"><h2>What the heads do</h2>"
+                         "<div class=\"title\"><h2>");
+    attn_buffer_put(out, attn_roles_title(&roles));
+    attn_buffer_put(out, "</h2>"
                          "<button class=\"link\" id=\"thumbs\"></button></div>\n"
                          "<div class=\"grids");
     put_tightness(out, figure->record);
@@ -285,11 +297,12 @@ static void put_heads_section(attn_buffer *out, const attn_figure *figure)
     for (int64_t i = 0; i < figure->record->part_count; i++)
         put_grid(out, figure, i);
     attn_buffer_put(out, "</div>\n<p class=\"note\">");
-    attn_put_letters(out, &figure->summary->conventions);
-    attn_buffer_put(out,
-                    " Number: entropy (0 one word, 1 all); the stronger the shade, the "
-                    "sharper the head. A layer's number shows the mean of its heads."
-                    "</p>\n");
+    attn_put_letters(out, &roles, &figure->summary->conventions);
+    attn_buffer_put(out, " Number: entropy (0 one word, 1 all); the stronger the shade, "
+                         "the sharper the head.");
+    if (has_means(figure->record))
+        attn_buffer_put(out, " A layer's number shows the mean of its heads.");
+    attn_buffer_put(out, "</p>\n");
     if (figure->summary->finding_count > 0)
         attn_buffer_put(out, "<h2>Heads worth a look</h2><ul class=\"worth\">\n");
     for (int64_t i = 0; i < figure->summary->finding_count; i++)

@@ -193,7 +193,8 @@ void attn_svg_write(attn_buffer *out, const attn_figure *figure, attn_svg_themes
     if (whole) {
         const int64_t right = svg.right + 36;
         const attn_svg_label heading = heading_at(right, 24);
-        attn_svg_put_label(&svg, &heading, "What the heads do");
+        const attn_roles roles = attn_roles_of(figure->record, figure->summary, -1);
+        attn_svg_put_label(&svg, &heading, attn_roles_title(&roles));
         attn_svg_put_grids(&svg, figure, right, 36);
         const int64_t room = (svg.right > 560 ? svg.right : 560) - SVG_MARGIN;
         put_caption(&svg, figure, room);

@@ -1,4 +1,4 @@
-/* What pictures say about themselves: names of maps and roles, conventions, captions. */
+/* What pictures say about themselves: names of maps, captions. */
 #include "draw/svg_figure.h"
 #include "inspect/sentence.h"
 
@@ -6,32 +6,6 @@ void attn_put_part_title(attn_buffer *buffer, attn_part part)
 {
     const char *const name = attn_part_name(part);
     attn_buffer_print(buffer, "%c%s", name[0] - 'a' + 'A', name + 1);
-}
-
-void attn_put_role_letter(attn_buffer *buffer, const attn_head_summary *head)
-{
-    const char letter = attn_role_letter(head);
-    if (letter)
-        attn_buffer_put_bytes(buffer, &letter, 1);
-    else
-        attn_buffer_put(buffer, "·");
-}
-
-void attn_put_role(attn_buffer *buffer, const attn_head_summary *head)
-{
-    static const char *const phrases[ATTN_ROLES] = {
-        [ATTN_ROLE_MIXED] = "mixed",      [ATTN_ROLE_PREVIOUS] = "previous word",
-        [ATTN_ROLE_NEXT] = "next word",   [ATTN_ROLE_OWN] = "own word",
-        [ATTN_ROLE_FIRST] = "first word", [ATTN_ROLE_DELIMITER] = "delimiters",
-        [ATTN_ROLE_SAME] = "same word",   [ATTN_ROLE_BROAD] = "broad"};
-    const bool place = head->role != ATTN_ROLE_MIXED && head->role != ATTN_ROLE_BROAD;
-    if (place && !head->strong)
-        attn_buffer_put(buffer, "leans to ");
-    attn_buffer_put(buffer, phrases[head->role]);
-    if (place) {
-        attn_buffer_put(buffer, " ");
-        attn_put_weight(buffer, head->mass);
-    }
 }
 
 static void put_heads(attn_buffer *buffer, int64_t heads)
@@ -52,23 +26,6 @@ void attn_put_map_name(attn_buffer *buffer, const attn_record *record,
     }
     attn_buffer_print(buffer, " head %lld: ", (long long)head + 1);
     attn_put_role(buffer, attn_summary_head(summary, record, part, layer, head));
-}
-
-/* No line ends between a letter and its word. */
-void attn_put_letters(attn_buffer *buffer, const attn_conventions *conventions)
-{
-    attn_buffer_put(buffer, "P\u00A0previous, N\u00A0next, O\u00A0own, F\u00A0first, "
-                            "D\u00A0delimiter, S\u00A0same\u00A0word, B\u00A0broad, "
-                            "·\u00A0mixed. Capital: ");
-    attn_put_weight(buffer, conventions->strong);
-    attn_buffer_put(buffer, " of the weight or more; small: ");
-    attn_put_weight(buffer, conventions->weak);
-    attn_buffer_print(buffer, " or more and %lld.%lld × an even spread; B: entropy ",
-                      (long long)(conventions->lift * 10 + 0.5) / 10,
-                      (long long)(conventions->lift * 10 + 0.5) % 10);
-    attn_put_weight(buffer, conventions->broad);
-    attn_buffer_print(buffer, " or more; S: over at least %lld rows.",
-                      (long long)conventions->same_rows);
 }
 
 void attn_put_model(attn_buffer *buffer, const attn_record *record)
@@ -125,7 +82,7 @@ void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
         attn_put_mean(buffer, part->heads);
     else
         attn_buffer_print(buffer, "head %lld", (long long)figure->head + 1);
-    if (figure->alignment)
+    if (figure->alignment && part->layers > 1)
         attn_buffer_put(buffer, ", the layer with the lowest entropy");
     if (figure->record->picture.grey != NULL)
         attn_buffer_put(buffer, "; the darker a place, the nearer its weight to the "

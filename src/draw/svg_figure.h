@@ -5,6 +5,7 @@
 #define ATTN_DRAW_SVG_FIGURE_H
 
 #include "draw/draw.h"
+#include "draw/roles.h"
 #include "draw/scale_map.h"
 #include "draw/svg_text.h"
 
@@ -89,14 +90,8 @@ void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int
 void attn_put_map_name(attn_buffer *buffer, const attn_record *record,
                        const attn_summary *summary, int64_t part, int64_t layer,
                        int64_t head);
-/** "leans to previous word .34", "same word .57", "broad", "mixed" */
-void attn_put_role(attn_buffer *buffer, const attn_head_summary *head);
 /** "Encoder" */
 void attn_put_part_title(attn_buffer *buffer, attn_part part);
-/** "o", "·" */
-void attn_put_role_letter(attn_buffer *buffer, const attn_head_summary *head);
-/** What the letters mean and from when on, with the conventions in force. */
-void attn_put_letters(attn_buffer *buffer, const attn_conventions *conventions);
 /** "Model translate-en-fr: 3+3 layers of 4 heads." */
 void attn_put_model(attn_buffer *buffer, const attn_record *record);
 /** Model, map, scale, what the numbers are, what is hidden. */

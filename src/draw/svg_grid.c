@@ -115,17 +115,18 @@ static int64_t put_part(attn_svg *svg, const attn_figure *figure, int64_t index,
 }
 
 /* What the letters and shades mean, under the grids and no wider than they are. */
-static void put_note(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y,
-                     int64_t width)
+static void put_note(attn_svg *svg, const attn_figure *figure, const attn_roles *roles,
+                     int64_t x, int64_t y, int64_t width)
 {
     attn_buffer note = {0};
-    attn_put_letters(&note, &figure->summary->conventions);
+    attn_put_letters(&note, roles, &figure->summary->conventions);
     attn_buffer_put(&note, " Number: entropy (0 one word, 1 all); shade: 1 − entropy.");
     attn_svg_take_paragraph(svg, x, y, width, &note);
 }
 
 void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int64_t y)
 {
+    const attn_roles roles = attn_roles_of(figure->record, figure->summary, -1);
     int64_t widest = NOTE_WIDTH;
     for (int64_t i = 0; i < figure->record->part_count; i++) {
         const grid_sizes sizes = sizes_for(figure->record->parts[i].heads);
@@ -133,5 +134,5 @@ void attn_svg_put_grids(attn_svg *svg, const attn_figure *figure, int64_t x, int
         widest = width > widest ? width : widest;
         y = put_part(svg, figure, i, x, y);
     }
-    put_note(svg, figure, x, y + 8, widest < 460 ? widest : 460);
+    put_note(svg, figure, &roles, x, y + 8, widest < 460 ? widest : 460);
 }

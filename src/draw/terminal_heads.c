@@ -1,4 +1,5 @@
 /* The grid of layers and heads: a letter for the role, the entropy, and its shade. */
+#include "draw/roles.h"
 #include "draw/terminal_canvas.h"
 #include <math.h>
 #include <string.h>
@@ -93,35 +94,56 @@ static void draw_alone(canvas *c, int64_t p)
         }
 }
 
-static void draw_legend(canvas *c)
+/* "· mixed; capital: half the weight or more, small: .30 or more" */
+static void put_conventions(canvas *c, attn_buffer *text, const attn_roles *roles)
 {
     const attn_conventions *limits = &c->summary->conventions;
-    attn_buffer weak = {0}, strong = {0};
-    attn_put_weight(&weak, limits->weak);
-    attn_put_weight(&strong, limits->strong);
-    canvas_flow(c, STYLE_DIM, LEFT,
-                "P previous  N next  O own  F first  D delimiter  S same word  B broad");
+    const bool mixed = roles->occurs[ATTN_ROLE_MIXED];
+    if (mixed)
+        attn_buffer_print(text, "%s mixed", canvas_mark(c, "·", "-"));
+    if (!roles->sized)
+        return;
+    attn_buffer_put(text, mixed ? "; capital: " : "capital: ");
+    if (fabs(limits->strong - 0.5) < 1e-9) {
+        attn_buffer_put(text, "half");
+    } else {
+        attn_put_weight(text, limits->strong);
+        attn_buffer_put(text, " of");
+    }
+    attn_buffer_put(text, " the weight or more, small: ");
+    attn_put_weight(text, limits->weak);
+    attn_buffer_put(text, " or more");
+}
+
+static void draw_legend(canvas *c, const attn_roles *roles)
+{
     attn_buffer text = {0};
-    attn_buffer_print(&text, "%s mixed; capital: ", canvas_mark(c, "·", "-"));
-    if (fabs(limits->strong - 0.5) < 1e-9)
-        attn_buffer_put(&text, "half");
-    else
-        attn_buffer_print(&text, "%s of", attn_buffer_text(&strong));
-    attn_buffer_print(&text, " the weight or more, small: %s or more",
-                      attn_buffer_text(&weak));
-    canvas_spaces(c, LEFT);
-    canvas_wrap(c, STYLE_DIM, ATTN_SPELL_PLAIN, attn_buffer_text(&text), LEFT, 4);
-    weak.failed = weak.failed || text.failed;
+    if (roles->only != NULL) {
+        const char letter[2] = {attn_role_letter(roles->only), '\0'};
+        attn_buffer_print(&text, "%s ", letter[0] ? letter : canvas_mark(c, "·", "-"));
+        attn_put_role(&text, roles->only);
+    } else {
+        attn_buffer names = {0};
+        attn_put_role_names(&names, roles, " ", "  ");
+        if (names.length > 0)
+            canvas_flow(c, STYLE_DIM, LEFT, attn_buffer_text(&names));
+        c->out.failed = c->out.failed || names.failed;
+        attn_buffer_free(&names);
+        put_conventions(c, &text, roles);
+    }
+    if (text.length > 0) {
+        canvas_spaces(c, LEFT);
+        canvas_wrap(c, STYLE_DIM, ATTN_SPELL_PLAIN, attn_buffer_text(&text), LEFT, 4);
+    }
+    c->out.failed = c->out.failed || text.failed;
     attn_buffer_free(&text);
-    c->out.failed = c->out.failed || weak.failed || strong.failed;
-    attn_buffer_free(&weak);
-    attn_buffer_free(&strong);
 }
 
 void canvas_draw_heads(canvas *c)
 {
     const attn_record *record = c->record;
-    canvas_title(c, "What the heads do",
+    const attn_roles roles = attn_roles_of(record, c->summary, c->options->part);
+    canvas_title(c, attn_roles_title(&roles),
                  "letter: role; number: entropy (0 one word, 1 all)");
     int64_t width = LEFT - GAP;
     for (int64_t p = 0; p < record->part_count; p++)
@@ -132,5 +154,5 @@ void canvas_draw_heads(canvas *c)
         for (int64_t p = 0; p < record->part_count; p++)
             if (c->options->part < 0 || (int)record->parts[p].part == c->options->part)
                 draw_alone(c, p);
-    draw_legend(c);
+    draw_legend(c, &roles);
 }

@@ -243,6 +243,47 @@ static void caption_names_model_map_scale_and_what_is_hidden(void **unused)
     sample_destroy(&sample);
 }
 
+static void a_legend_names_the_letters_that_occur(void **unused)
+{
+    (void)unused;
+    attn_record *const record = hand_record("it was , was", "oui était", 1, 2);
+    hand_look_along(record, ATTN_PART_ENCODER, 0, 0, -1, 0.8f);
+    const draw_sample sample = {record, hand_summary(record)};
+    attn_draw *const formats[] = {attn_draw_svg, attn_draw_html};
+    for (int i = 0; i < 2; i++) {
+        char *const drawn = draw(formats[i], &sample, NULL, NULL);
+        assert_int_equal(
+            occurrences(drawn, "P\u00A0previous, B\u00A0broad. Capital: .50"), 1);
+        assert_int_equal(occurrences(drawn, "N\u00A0next"), 0);
+        assert_int_equal(occurrences(drawn, "·\u00A0mixed"), 0);
+        assert_int_equal(occurrences(drawn, "S: over"), 0);
+        assert_int_equal(occurrences(drawn, "What the heads do"), 1);
+        free(drawn);
+    }
+    attn_summary_destroy(sample.summary);
+    attn_record_destroy(record);
+}
+
+static void one_head_alone_takes_no_choice_and_no_limits(void **unused)
+{
+    (void)unused;
+    attn_record *const record = hand_text("a good film");
+    hand_look_along(record, ATTN_PART_ENCODER, 0, 0, 0, 0.9f);
+    const draw_sample sample = {record, hand_summary(record)};
+    attn_draw *const formats[] = {attn_draw_svg, attn_draw_html};
+    for (int i = 0; i < 2; i++) {
+        char *const drawn = draw(formats[i], &sample, NULL, NULL);
+        assert_int_equal(occurrences(drawn, "O\u00A0own word .90. Number: entropy"), 1);
+        assert_int_equal(occurrences(drawn, "Capital"), 0);
+        assert_int_equal(occurrences(drawn, "lowest entropy"), 0);
+        assert_int_equal(occurrences(drawn, "the mean of its heads"), 0);
+        assert_int_equal(occurrences(drawn, "What the head does"), 1);
+        free(drawn);
+    }
+    attn_summary_destroy(sample.summary);
+    attn_record_destroy(record);
+}
+
 static void eleven_classes_follow_light_and_dark(void **unused)
 {
     (void)unused;
@@ -311,6 +352,8 @@ int main(void)
         cmocka_unit_test(small_record_gives_these_very_bytes),
         cmocka_unit_test(numbers_in_cells_are_the_record_s),
         cmocka_unit_test(caption_names_model_map_scale_and_what_is_hidden),
+        cmocka_unit_test(a_legend_names_the_letters_that_occur),
+        cmocka_unit_test(one_head_alone_takes_no_choice_and_no_limits),
         cmocka_unit_test(eleven_classes_follow_light_and_dark),
         cmocka_unit_test(selection_outside_the_record_is_named),
     };
