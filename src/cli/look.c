@@ -20,7 +20,7 @@ static const char help[] =
     "captioner describes a picture (.png), others label the text, fill its <mask> or\n"
     "say what comes next.  A FILE is one text, a .attn a record kept before.\n"
     "\n"
-    "  --at WORD|N         one word, every head; was#2 is its second occurrence\n"
+    "  --at WORD|N         one word, every head (-o frames it); was#2 is its second\n"
     "  --layer N           with --head N (or --head 3.4): a head, or one row, in full\n"
     "  --part PART         encoder, decoder, cross or pooling: its heads alone\n"
     "  -o FILE             .svg .png .html .json, or .attn to keep the record\n"

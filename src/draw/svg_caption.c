@@ -72,6 +72,18 @@ static void put_numbers(attn_buffer *buffer, const attn_figure *figure)
     attn_buffer_put(buffer, ". ");
 }
 
+/* The word whose row has a frame: a matrix has one. */
+static void put_framed(attn_buffer *buffer, const attn_figure *figure,
+                       const attn_record_part *part)
+{
+    if (figure->row < 0 || attn_draws_words(part) ||
+        attn_draws_places(figure->record, part, &figure->rows, &figure->keys))
+        return;
+    attn_buffer_put(buffer, "; framed: the row of \"");
+    attn_put_word(buffer, &part->rows->list[figure->row], ATTN_SPELL_TERMINAL);
+    attn_buffer_put(buffer, "\"");
+}
+
 void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
 {
     const attn_record_part *const part = &figure->record->parts[figure->part];
@@ -82,8 +94,9 @@ void attn_put_caption(attn_buffer *buffer, const attn_figure *figure)
         attn_put_mean(buffer, part->heads);
     else
         attn_buffer_print(buffer, "head %lld", (long long)figure->head + 1);
-    if (figure->alignment && part->layers > 1)
+    if (figure->sharpest)
         attn_buffer_put(buffer, ", the layer with the lowest entropy");
+    put_framed(buffer, figure, part);
     if (figure->record->picture.grey != NULL)
         attn_buffer_put(buffer, "; the darker a place, the nearer its weight to the "
                                 "word's largest; beside a word: the weight on its top "

@@ -40,6 +40,7 @@ static attn_status choose(attn_figure *figure, const attn_draw_options *options,
         figure->layer = sharpest_layer(&summary->parts[figure->part], part->layers);
     figure->alignment =
         aligns && figure->head < 0 && figure->layer == summary->alignment_layer;
+    figure->sharpest = (figure->alignment || options->layer < 0) && part->layers > 1;
     return ATTN_OK;
 }
 

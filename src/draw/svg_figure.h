@@ -19,6 +19,7 @@ typedef struct attn_figure {
     int64_t part, layer, head; /* part: index into record->parts; head −1: mean */
     int64_t row;               /* framed, or −1 */
     bool alignment;            /* it is the one the verdict speaks of */
+    bool sharpest;             /* layer is that with the lowest entropy, of several */
     attn_map_side rows, keys;
     float *weights; /* [rows][keys] */
 } attn_figure;

@@ -284,6 +284,30 @@ static void one_head_alone_takes_no_choice_and_no_limits(void **unused)
     attn_record_destroy(record);
 }
 
+static void a_caption_says_why_this_layer_and_which_row_is_framed(void **unused)
+{
+    (void)unused;
+    attn_record *const record = hand_record("the cat sat", "le chat", 2, 2);
+    hand_look(record, ATTN_PART_ENCODER, 1, 0, 1, 0, 1.0f);
+    const draw_sample sample = {record, hand_summary(record)};
+    attn_draw_options options;
+    attn_draw_options_init(&options);
+    options.part = ATTN_PART_ENCODER;
+    options.row = 1;
+    char *svg = draw(attn_draw_svg, &sample, &options, NULL);
+    assert_int_equal(occurrences(svg, "encoder layer 2, mean of 2 heads, the layer"), 1);
+    assert_int_equal(occurrences(svg, "framed: the row of &quot;cat&quot;"), 1);
+    free(svg);
+    options.layer = 1; /* asked for: no choice of the figure's */
+    options.row = -1;
+    svg = draw(attn_draw_svg, &sample, &options, NULL);
+    assert_int_equal(occurrences(svg, "lowest"), 0);
+    assert_int_equal(occurrences(svg, "framed"), 0);
+    free(svg);
+    attn_summary_destroy(sample.summary);
+    attn_record_destroy(record);
+}
+
 static void eleven_classes_follow_light_and_dark(void **unused)
 {
     (void)unused;
@@ -354,6 +378,7 @@ int main(void)
         cmocka_unit_test(caption_names_model_map_scale_and_what_is_hidden),
         cmocka_unit_test(a_legend_names_the_letters_that_occur),
         cmocka_unit_test(one_head_alone_takes_no_choice_and_no_limits),
+        cmocka_unit_test(a_caption_says_why_this_layer_and_which_row_is_framed),
         cmocka_unit_test(eleven_classes_follow_light_and_dark),
         cmocka_unit_test(selection_outside_the_record_is_named),
     };
