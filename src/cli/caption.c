@@ -16,7 +16,8 @@ static const char help[] =
     "\n"
     "Writes what is in each picture, a line each.  A picture has the size that the\n"
     "model was trained on, light on dark.  From a file of digits, picture N is made\n"
-    "of digits that were not trained on, and kept where -o says.\n"
+    "of digits that were not trained on, and kept where -o says.  A file that is not\n"
+    "here is looked for in the folder ATTN_DATA names.\n"
     "\n"
     "  --beam N       beams of the search (default 4; 1 is greedy)\n"
     "  --picture N    which composition, from 1\n"
@@ -145,6 +146,7 @@ int cli_caption(int argc, char **argv)
         {"json", .flag = &job.json},
         {0},
     };
+    char file[ATTN_PATH_BYTES];
     int count, code;
     attn_search_options_init(&job.search);
     if (!cli_parse(argc, argv, options, help, &count, &code))
@@ -159,9 +161,12 @@ int cli_caption(int argc, char **argv)
         return cli_misused("caption", "--picture composes of one file of digits, got %d",
                            count - 1);
     attn_status status = load(&job, argv[1], &error);
-    for (int n = 2; status == ATTN_OK && n <= count; n++)
-        status = job.number > 0 ? describe_composition(&job, argv[n], &error)
-                                : describe_file(&job, argv[n], &error);
+    for (int n = 2; status == ATTN_OK && n <= count; n++) {
+        status = cli_find_data(argv[n], file, &error);
+        if (status == ATTN_OK)
+            status = job.number > 0 ? describe_composition(&job, file, &error)
+                                    : describe_file(&job, file, &error);
+    }
     attn_captioner_destroy(job.captioner);
     attn_tokenizer_destroy(job.tokenizer);
     attn_context_destroy(job.context);

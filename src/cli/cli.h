@@ -86,4 +86,8 @@ void cli_context_destroy(cli_context *context);
 ATTN_CHECKED attn_status cli_find_model(const char *name, char *folder,
                                         attn_error *error);
 
+/* Where a file of data lies: as given ("-" too), else in the folder that ATTN_DATA names.
+ * ATTN_EIO names both.  path is [ATTN_PATH_BYTES]. */
+ATTN_CHECKED attn_status cli_find_data(const char *file, char *path, attn_error *error);
+
 #endif

@@ -19,10 +19,10 @@
 static const char help[] =
     "usage: attn eval MODEL FILE [options]\n"
     "\n"
-    "Scores a model on FILE, which is as its training's; .xz is unpacked.  What is\n"
-    "scored depends on the kind of the model.  A language model's FILE in .tsv, or a\n"
-    "folder of such, has pairs, of which the good text is to be the likelier: kind,\n"
-    "good, bad.\n"
+    "Scores a model on FILE, which is as its training's; .xz is unpacked.  If it is\n"
+    "not here, it is looked for in the folder ATTN_DATA names.  What is scored\n"
+    "depends on the kind of the model.  A language model's FILE in .tsv, or a folder\n"
+    "of such, has pairs; the good text is to be the likelier: kind, good, bad.\n"
     "\n"
     "  --threads N         default: all processors; changes no result\n"
     "  --json              the result as JSON\n"
@@ -39,7 +39,7 @@ static const char help[] =
     "  --lower-case        small letters on both sides, for a model of small ones\n"
     "  --write FILE        the translations, a line each\n"
     "\n"
-    "example: attn eval translate-en-fr tatoeba-en-fr.test.tsv.xz --beam 4\n";
+    "example: attn eval translate-en-fr translate/tatoeba-en-fr.test.tsv.xz\n";
 
 struct arguments {
     const char *model, *bleu;
@@ -255,7 +255,7 @@ static attn_status eval_kind(const struct arguments *arguments,
 
 static int eval(const struct arguments *arguments, struct job *job)
 {
-    char folder[ATTN_PATH_BYTES];
+    char folder[ATTN_PATH_BYTES], file[ATTN_PATH_BYTES];
     attn_search_options usual;
     attn_search_options_init(&usual);
     attn_error error;
@@ -272,6 +272,10 @@ static int eval(const struct arguments *arguments, struct job *job)
                            "only --threads and --json are for models that are no "
                            "translators, and %s is of the kind \"%s\"",
                            arguments->model, kind->name);
+    status = cli_find_data(job->file, file, &error);
+    if (status != ATTN_OK)
+        return cli_fail("eval", &error);
+    job->file = file;
     if (job->search.beams == 0)
         job->search.beams = usual.beams;
     if (job->search.length_power < 0.0)

@@ -1,4 +1,4 @@
-/* Where models are found. */
+/* Where models and data are found. */
 #define _XOPEN_SOURCE 700 /* scandir */
 #include "base/context.h"
 #include "cli/cli.h"
@@ -114,4 +114,10 @@ attn_status cli_find_model(const char *name, char *folder, attn_error *error)
                           "no model '%.80s': it is no folder with a config.json, nor a "
                           "model in %.200s; models there: %.130s",
                           name, places.text, models.length > 0 ? models.text : "none");
+}
+
+attn_status cli_find_data(const char *file, char *path, attn_error *error)
+{
+    return strcmp(file, "-") == 0 ? attn_path_join(path, "", file, error)
+                                  : attn_path_data(path, file, file, "here", error);
 }

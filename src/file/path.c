@@ -1,7 +1,10 @@
-/* Joining paths. */
+/* Joining paths, and finding data by them. */
 #include "file/path.h"
+#include "base/context.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SHOWN = 60 }; /* bytes of folder and of name, in a message */
 
@@ -39,6 +42,25 @@ attn_status attn_path_beside(char *path, const char *file, const char *name,
 {
     const char *const slash = strrchr(file, '/');
     return join(path, file, slash ? (size_t)(slash - file) + 1 : 0, name, error);
+}
+
+attn_status attn_path_data(char *path, const char *first, const char *file,
+                           const char *place, attn_error *error)
+{
+    const char *const data = getenv("ATTN_DATA");
+    const bool has_data = data && *data;
+    ATTN_TRY(attn_path_join(path, "", first, error));
+    if (*file == '/' || *file == '\0' || access(path, F_OK) == 0)
+        return ATTN_OK;
+    char there[ATTN_PATH_BYTES];
+    if (has_data) {
+        ATTN_TRY(attn_path_join(there, data, file, error));
+        if (access(there, F_OK) == 0)
+            return attn_path_join(path, "", there, error);
+    }
+    return attn_error_set(error, ATTN_EIO,
+                          "%.200s is neither %.100s nor in ATTN_DATA, %.200s", file,
+                          place, has_data ? data : "which is not set");
 }
 
 attn_status attn_path_check(const char *path, attn_error *error)

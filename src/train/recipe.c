@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { RECIPE_BYTES = 1 << 20, MOST_KINDS = 32, MOST_KEYS = 128 };
 
@@ -390,22 +389,13 @@ attn_status attn_recipe_find(const char *recipe_path, const char *file, char *fo
 {
     if (*file == '/')
         return attn_path_join(found, "", file, error);
-    ATTN_TRY(attn_path_beside(found, recipe_path, file, error));
-    if (access(found, F_OK) == 0)
-        return ATTN_OK;
-    const char *const data = getenv("ATTN_DATA");
-    if (data && *data) {
-        ATTN_TRY(attn_path_join(found, data, file, error));
-        if (access(found, F_OK) == 0)
-            return ATTN_OK;
-    }
+    char beside[ATTN_PATH_BYTES], place[128];
     const char *const slash = strrchr(recipe_path, '/');
     const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
-    return attn_error_set(
-        error, ATTN_EIO, "%s is neither beside the recipe (%.*s) nor %s%s", file,
-        folder ? folder : 1, folder ? recipe_path : ".",
-        data && *data ? "in ATTN_DATA, " : "in ATTN_DATA, which is not set",
-        data && *data ? data : "");
+    ATTN_TRY(attn_path_beside(beside, recipe_path, file, error));
+    snprintf(place, sizeof place, "beside the recipe (%.*s)", folder ? folder : 1,
+             folder ? recipe_path : ".");
+    return attn_path_data(found, beside, file, place, error);
 }
 
 /* Keys of one of the objects; path is "training." or "". */

@@ -151,11 +151,40 @@ static void eval_takes_the_first_lines_other_powers_and_the_other_way(void **sta
     run_free(&plain);
 }
 
+/* In ATTN_DATA lie the files of recipes, by the names they have there. */
+static void a_file_that_is_not_here_is_looked_for_in_the_folder_of_data(void **state)
+{
+    (void)state;
+    attn_error error;
+    char again[512];
+    static const char pairs[] = "The cat\tLe chat\n";
+    assert_int_equal(mkdir(in_folder("data"), 0700), 0);
+    assert_int_equal(mkdir(in_folder("data/translate"), 0700), 0);
+    assert_int_equal(
+        attn_file_write(in_folder("data/translate/a.tsv"), pairs, strlen(pairs), &error),
+        ATTN_OK);
+    expect_run("eval model translate/a.tsv", "", 1, "",
+               "attn eval: translate/a.tsv is neither here nor in ATTN_DATA, which is "
+               "not set\n");
+    setenv("ATTN_DATA", in_folder("data"), 1);
+    snprintf(again, sizeof again, "\nagain: attn eval model %s --beam 2\n",
+             in_folder("data/translate/a.tsv"));
+    run_result result = run("eval model translate/a.tsv --beam 2", "");
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, again));
+    run_free(&result);
+    result = run("eval model - --beam 2", pairs);
+    assert_int_equal(result.code, 0);
+    run_free(&result);
+    unsetenv("ATTN_DATA");
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2)
         return 1;
     attn_command = argv[1];
+    unsetenv("ATTN_DATA");
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(eval_ends_with_the_command_that_gives_its_scores_again),
         cmocka_unit_test(
@@ -163,6 +192,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(eval_cuts_words_as_asked_or_by_the_references),
         cmocka_unit_test(eval_scores_by_the_length_of_the_source),
         cmocka_unit_test(eval_takes_the_first_lines_other_powers_and_the_other_way),
+        cmocka_unit_test(a_file_that_is_not_here_is_looked_for_in_the_folder_of_data),
     };
     return cmocka_run_group_tests(tests, start_with_translator, folder_remove);
 }

@@ -426,6 +426,13 @@ static void captions_are_lines_and_objects(void **state)
     fails("caption captioner picture.png -o x.png", 2, "expected --picture with it");
     fails("caption captioner none.images.idx --picture 1", 1, "none.images.idx");
     fails("caption none picture.png", 1, "no model 'none'");
+    fails("caption captioner none.png", 1, "none.png is neither here nor in ATTN_DATA, ");
+    assert_int_equal(mkdir(in_folder("shown"), 0700), 0);
+    assert_int_equal(rename(in_folder("picture.png"), in_folder("shown/moved.png")), 0);
+    setenv("ATTN_DATA", in_folder("shown"), 1);
+    shows("caption captioner moved.png", (const char *const[]){"\n", NULL});
+    unsetenv("ATTN_DATA");
+    assert_int_equal(rename(in_folder("shown/moved.png"), in_folder("picture.png")), 0);
 }
 
 int main(int argc, char **argv)

@@ -1,9 +1,11 @@
-/* Paths are joined whole or not at all. */
+/* Paths are joined whole or not at all; data are found here or where ATTN_DATA says. */
+#define _XOPEN_SOURCE 700 /* setenv */
 #include "file/path.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 /* cmocka last: it needs what stands above */
 #include <cmocka.h>
@@ -81,6 +83,33 @@ static void a_path_of_its_own_is_checked_against_the_same_limit(void **state)
     assert_int_equal(attn_path_check(path, &error), ATTN_OK);
 }
 
+/* Every system has /dev/null. */
+static void data_are_found_as_given_or_in_the_folder_of_data(void **state)
+{
+    (void)state;
+    char path[ATTN_PATH_BYTES], long_file[ATTN_PATH_BYTES + 1];
+    setenv("ATTN_DATA", "/dev/", 1);
+    assert_int_equal(attn_path_data(path, "null", "null", "here", &error), ATTN_OK);
+    assert_string_equal(path, "/dev/null");
+    assert_int_equal(attn_path_data(path, ".", "null", "here", &error), ATTN_OK);
+    assert_string_equal(path, ".");
+    assert_int_equal(attn_path_data(path, "no/ne", "ne", "beside", &error), ATTN_EIO);
+    assert_string_equal(error.message, "ne is neither beside nor in ATTN_DATA, /dev/");
+    assert_int_equal(attn_path_data(path, "/none", "/none", "here", &error), ATTN_OK);
+    assert_string_equal(path, "/none"); /* who opens it says what is wrong */
+    memset(long_file, 'a', sizeof long_file);
+    long_file[ATTN_PATH_BYTES - 1] = '\0'; /* fits by itself, and not in the folder */
+    assert_int_equal(attn_path_data(path, long_file, long_file, "here", &error),
+                     ATTN_EIO);
+    assert_non_null(strstr(error.message, "a path of 4100 bytes, expected at most 4095"));
+    setenv("ATTN_DATA", "", 1);
+    assert_int_equal(attn_path_data(path, "null", "null", "here", &error), ATTN_EIO);
+    assert_string_equal(error.message,
+                        "null is neither here nor in ATTN_DATA, which is not set");
+    unsetenv("ATTN_DATA");
+    assert_int_equal(attn_path_data(path, "null", "null", "here", &error), ATTN_EIO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -88,6 +117,7 @@ int main(void)
         cmocka_unit_test(a_name_beside_a_file_is_in_the_folder_of_the_file),
         cmocka_unit_test(the_longest_path_fits_and_one_of_a_byte_more_is_refused),
         cmocka_unit_test(a_path_of_its_own_is_checked_against_the_same_limit),
+        cmocka_unit_test(data_are_found_as_given_or_in_the_folder_of_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
