@@ -58,8 +58,22 @@ attn_status bench_each_size(struct bench *bench, const int64_t *own_lengths,
     return ATTN_OK;
 }
 
+/* The table waits for the limits, which may rise until the run ends. */
+static attn_status run_family(struct bench *bench, const struct family *family,
+                              int *number, int count, attn_error *error)
+{
+    const int64_t threads = bench->team->threads;
+    if (bench->operation && strcmp(bench->operation, family->name) != 0)
+        return ATTN_OK;
+    cli_say("measuring %s on %lld thread%s (%d of %d)\n", family->name,
+            (long long)threads, attn_s(threads), ++*number, count);
+    return family->run(bench, error);
+}
+
 static attn_status run_families(struct bench *bench, attn_error *error)
 {
+    const int count = (int)bench->team_count * (bench->operation ? 1 : FAMILIES);
+    int number = 0;
     for (size_t t = 0; t < bench->team_count; t++) {
         bench->team = &bench->teams[t];
         ATTN_TRY(cli_context_create(&bench->team->context, (size_t)bench->team->threads,
@@ -67,8 +81,7 @@ static attn_status run_families(struct bench *bench, attn_error *error)
         bench->kernels =
             attn_kernels_find(attn_context_isa(bench->team->context.attention));
         for (size_t f = 0; f < FAMILIES; f++)
-            if (!bench->operation || strcmp(bench->operation, families[f].name) == 0)
-                ATTN_TRY(families[f].run(bench, error));
+            ATTN_TRY(run_family(bench, &families[f], &number, count, error));
     }
     return ATTN_OK;
 }

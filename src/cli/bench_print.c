@@ -71,7 +71,20 @@ static void print_bound(const json_t *row, const char *key)
         printf("     -");
 }
 
-static void print_row(const json_t *row)
+/* Of the column of names: what the longest has, 19 at least. */
+static int name_columns(const json_t *rows)
+{
+    size_t index, columns = 19;
+    json_t *row;
+    json_array_foreach((json_t *)rows, index, row)
+    {
+        const size_t own = strlen(text(row, "case"));
+        columns = own > columns ? own : columns;
+    }
+    return (int)columns;
+}
+
+static void print_row(const json_t *row, int columns)
 {
     char against[64];
     snprintf(against, sizeof against, "%s %s",
@@ -81,7 +94,7 @@ static void print_row(const json_t *row)
         snprintf(against, sizeof against, "time of %s", text(row, "against"));
     else if (strcmp(text(row, "measure"), "speed") == 0)
         snprintf(against, sizeof against, "speed of %s", text(row, "against"));
-    printf("%-10s %-19s %-4s %2d %6d %4d %10.3f %7.1f %7.3f", text(row, "op"),
+    printf("%-10s %-*s %-4s %2d %6d %4d %10.3f %7.1f %7.3f", text(row, "op"), columns,
            text(row, "case"), text(row, "dtype"), whole(row, "threads"), whole(row, "Lk"),
            whole(row, "D"), number(row, "milliseconds"), number(row, "rate"),
            number(row, "reached"));
@@ -110,12 +123,14 @@ void bench_print_table(const struct bench *bench)
     size_t index;
     json_t *row;
     int musts = 0, kept = 0, goals = 0, reached = 0;
+    const int columns = name_columns(bench->rows);
     print_limits(bench);
-    printf("\noperation  case                type  T      L    D         ms    rate"
-           " reached  must  goal  holds  against\n");
+    printf("\noperation  %-*s type  T      L    D         ms    rate"
+           " reached  must  goal  holds  against\n",
+           columns, "case");
     json_array_foreach(bench->rows, index, row)
     {
-        print_row(row);
+        print_row(row, columns);
         if (number(row, "must") > 0.0)
             musts++, kept += holds(row, "must");
         if (number(row, "goal") > 0.0)

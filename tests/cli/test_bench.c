@@ -11,7 +11,7 @@ static json_t *run_json(const char *arguments)
     run_result result = run(arguments, "");
     if (result.code != 0)
         fail_msg("attn %s gives %d: %s", arguments, result.code, result.err);
-    assert_string_equal(result.err, "");
+    assert_int_equal(strncmp(result.err, "measuring ", 10), 0); /* what takes so long */
     json_error_t reason;
     json_t *const read = json_loads(result.out, 0, &reason);
     if (!read)
@@ -286,6 +286,26 @@ static void the_table_has_a_line_for_each_row(void **state)
     run_free(&result);
 }
 
+static void columns_stand_whatever_the_cases_are_called(void **state)
+{
+    (void)state;
+    run_result result = run(TINY " --op mechanisms --heads 1", "");
+    assert_int_equal(result.code, 0);
+    assert_string_equal(result.err, "measuring mechanisms on 1 thread (1 of 1)\n");
+    const char *const head = strstr(result.out, "\noperation  case ");
+    assert_non_null(head);
+    const ptrdiff_t column = strstr(head, " type ") - head;
+    int rows = 0;
+    bool has_long_name = false;
+    for (const char *row = strstr(head + 1, "\nmechanisms "); row;
+         row = strstr(row + 1, "\nmechanisms "), rows++) {
+        assert_memory_equal(row + column, " fp32 ", 6);
+        has_long_name |= strncmp(row + 12, "backward, local 2, global 1 ", 28) == 0;
+    }
+    assert_true(rows > 5 && has_long_name);
+    run_free(&result);
+}
+
 static void misuse_is_named(void **state)
 {
     (void)state;
@@ -366,6 +386,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_asked_hangs_on_length_head_size_and_threads),
         cmocka_unit_test(sizes_and_one_operation_are_chosen),
         cmocka_unit_test(the_table_has_a_line_for_each_row),
+        cmocka_unit_test(columns_stand_whatever_the_cases_are_called),
         cmocka_unit_test(misuse_is_named),
         cmocka_unit_test(memory_that_is_refused_is_a_failure),
         cmocka_unit_test(an_unknown_instruction_set_is_a_failure),
