@@ -68,19 +68,13 @@ static attn_status append(const attn_language_run *run, int64_t layer, int64_t f
                              run->sequences[layer], count, &keys, &values);
 }
 
-static const float *sinks_of(const attn_language *language, int64_t layer)
-{
-    const attn_parameters *const parameters = &language->parameters;
-    return parameters->values + parameters->list[language->layers[layer].sinks].offset;
-}
-
 /* Row `row` of the queries, over what the cache holds now. */
-static attn_status decode(const attn_language_run *run, int64_t layer, int64_t row,
-                          const attn_tensor *query, attn_tensor *output)
+static attn_status decode(const attn_language_run *run, const attn_heads *heads,
+                          int64_t row, const attn_tensor *query, attn_tensor *output)
 {
     const attn_language_config *const config = &run->language->config;
     const int64_t width = config->width / config->heads;
-    const attn_batch batch = {1, &run->sequences[layer], config->heads};
+    const attn_batch batch = {1, &run->sequences[heads->index], config->heads};
     const attn_input out =
         rows_of(output->data + row * config->width, config->heads, width);
     attn_tensors tensors = {
@@ -89,12 +83,11 @@ static attn_status decode(const attn_language_run *run, int64_t layer, int64_t r
     memcpy(tensors.output.stride, out.stride, sizeof out.stride);
     attn_options options;
     attn_options_init(&options, &(attn_shape){.D = width});
-    options.alibi_slopes = run->language->slopes;
-    if (config->sink_logits)
-        options.sinks = sinks_of(run->language, layer);
+    options.alibi_slopes = heads->alibi_slopes;
+    options.sinks = heads->sinks ? heads->sinks->data : NULL;
     if (run->gates) {
         options.causal = true;
-        options.log_forget = (attn_input){.data = gates_of(run, layer),
+        options.log_forget = (attn_input){.data = gates_of(run, heads->index),
                                           .stride = {0, run->capacity, 1, 0},
                                           .type = ATTN_F32};
     }
@@ -103,16 +96,16 @@ static attn_status decode(const attn_language_run *run, int64_t layer, int64_t r
 }
 
 /* Rows that follow others: each is appended, then attends. */
-static attn_tensor *decode_rows(const attn_language_run *run, int64_t layer,
+static attn_tensor *decode_rows(const attn_language_run *run, const attn_heads *heads,
                                 const attn_tensor *query, const attn_memory *memory)
 {
     attn_tensor *const output = attn_tape_tensor(run->tape, 2, query->extent);
     if (!output)
         return NULL;
     for (int64_t row = 0; row < query->extent[0]; row++) {
-        attn_status status = append(run, layer, row, 1, memory);
+        attn_status status = append(run, heads->index, row, 1, memory);
         if (status == ATTN_OK)
-            status = decode(run, layer, row, query, output);
+            status = decode(run, heads, row, query, output);
         if (status != ATTN_OK) {
             attn_tape_fail_as_context(run->tape, status);
             return NULL;
@@ -133,7 +126,7 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
     if (!query || !turned.key)
         return NULL;
     if (run->length > 0)
-        return decode_rows(run, layer, query, &turned);
+        return decode_rows(run, &heads, query, &turned);
     const attn_status status = append(run, layer, 0, query->extent[0], &turned);
     if (status != ATTN_OK) {
         attn_tape_fail_as_context(run->tape, status);
