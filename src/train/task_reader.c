@@ -2,7 +2,6 @@
  * tokens, and the loss of their labels, or of their words'. */
 #include "train/task_reader.h"
 #include "base/context.h"
-#include "base/mix.h"
 #include "file/file.h"
 #include "file/path.h"
 #include "file/safetensors.h"
@@ -23,13 +22,16 @@ static const char *const ATTENTIONS[] = {"none", "additive", "dot", NULL};
 static const char *const WORD_STATES[] = {"first", "mean", NULL};
 static const char *const TOO_LONG[] = {"split", "refuse", NULL};
 
+enum { LEAST_VOCABULARY = 260 }; /* the bytes and four specials */
+
 #define AT(member) offsetof(attn_reader_settings, member)
 
 static const attn_recipe_field FIELDS[] = {
     {"data", "labels", ATTN_FIELD_TEXT, AT(labels), 1, ATTN_LABELS_BYTES, NULL, 0},
     {"data", "start", ATTN_FIELD_TEXT, AT(start), 1, ATTN_PATH_BYTES, NULL, 0},
-    {"tokenizer", "vocabulary", ATTN_FIELD_INTEGER, AT(model.vocabulary), 260, 1e6, NULL,
-     ATTN_REQUIRED},
+    {"tokenizer", "vocabulary", ATTN_FIELD_INTEGER, AT(model.vocabulary),
+     LEAST_VOCABULARY, 1e6, NULL, 0},
+    {"tokenizer", "from", ATTN_FIELD_TEXT, AT(tokenizer), 1, ATTN_PATH_BYTES, NULL, 0},
     {"model", "body", ATTN_FIELD_CHOICE, AT(model.body), 0, 0, BODIES, ATTN_REQUIRED},
     {"model", "max_positions", ATTN_FIELD_INTEGER, AT(model.max_positions), 3, 1 << 24,
      NULL, ATTN_REQUIRED},
@@ -71,10 +73,11 @@ static void read_filters(attn_reader_config *config, const char *text)
     }
 }
 
-static attn_reader_config model_of(const attn_reader_settings *settings, bool tags,
-                                   int64_t labels)
+static attn_reader_config model_of(const attn_reader_settings *settings,
+                                   int64_t vocabulary, bool tags, int64_t labels)
 {
     attn_reader_config config = settings->model;
+    config.vocabulary = vocabulary;
     config.tags = tags;
     config.labels = labels;
     config.mean_pieces = settings->mean_pieces == 1;
@@ -82,13 +85,34 @@ static attn_reader_config model_of(const attn_reader_settings *settings, bool ta
     return config;
 }
 
-static attn_status check(const void *settings, bool tags, const char *name,
-                         attn_error *error)
+/* Its tokens are those of the data, of the model it starts from, or of a third. */
+static attn_status check_tokenizer(const attn_reader_settings *settings, const char *name,
+                                   attn_error *error)
 {
-    const attn_reader_config config = model_of(settings, tags, 2);
+    const bool has_size = settings->model.vocabulary > 0, is_taken = *settings->tokenizer;
+    if (has_size == is_taken)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: %s of tokenizer.vocabulary and tokenizer.from is "
+                              "there, expected one",
+                              name, has_size ? "each" : "neither");
+    if (is_taken && *settings->start)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: tokenizer.from with data.start, which brings a "
+                              "tokenizer of its own: expected one of them",
+                              name);
+    return ATTN_OK;
+}
+
+static attn_status check(const void *of, bool tags, const char *name, attn_error *error)
+{
+    const attn_reader_settings *const settings = of;
+    const int64_t vocabulary = settings->model.vocabulary;
+    /* That of another's tokenizer is known when it is loaded. */
+    const attn_reader_config config =
+        model_of(settings, vocabulary ? vocabulary : LEAST_VOCABULARY, tags, 2);
     attn_error inner;
-    if (*((const attn_reader_settings *)settings)->start &&
-        config.body != ATTN_BODY_TRANSFORMER)
+    ATTN_TRY(check_tokenizer(settings, name, error));
+    if (*settings->start && config.body != ATTN_BODY_TRANSFORMER)
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s: data.start with model.body \"%s\", expected "
                               "\"transformer\"",
@@ -158,28 +182,12 @@ static attn_status check_labels(const attn_label_set *set,
 
 /* ---- Data ------------------------------------------------------------------------ */
 
-static uint64_t hash_texts(const attn_texts *texts)
-{
-    uint64_t hash = ATTN_MIX_HASH;
-    for (size_t n = 0; n < texts->count; n++) {
-        const attn_reader_text *const text = &texts->texts[n];
-        for (int64_t i = 0; i < text->count; i++)
-            hash = attn_mix_hash(hash, (uint64_t)text->ids[i]);
-        for (int64_t w = 0; text->starts && w <= text->words; w++)
-            hash = attn_mix_hash(hash, (uint64_t)text->starts[w]);
-        for (size_t i = texts->first_target[n]; i < texts->first_target[n + 1]; i++)
-            hash = attn_mix_hash(hash, (uint64_t)texts->targets[i]);
-        hash = attn_mix_hash(hash, (uint64_t)text->count);
-    }
-    return hash;
-}
-
 static attn_status size_up(attn_examples *examples, attn_texts *texts, attn_error *error)
 {
     *examples = (attn_examples){
         .count = texts->count,
         .sizes = calloc(texts->count, sizeof *examples->sizes),
-        .hash = hash_texts(texts),
+        .hash = attn_texts_hash(texts),
         .data = texts,
     };
     if (!examples->sizes)
@@ -263,6 +271,27 @@ static attn_status start_texts(const attn_task *task, attn_error *error)
     return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 
+/* Folders of what is not learnt from the data; "" for what is, and where a training goes
+ * on: its checkpoint has gone beyond them. */
+struct origin {
+    char weights[ATTN_PATH_BYTES], tokenizer[ATTN_PATH_BYTES];
+    int64_t vocabulary; /* that the tokenizer must have; −1: any */
+};
+
+static attn_status find_origin(struct origin *origin, const attn_task *task,
+                               attn_error *error)
+{
+    const attn_reader_settings *const settings = task->recipe->settings;
+    const char *const recipe = task->recipe->path;
+    if (*settings->tokenizer)
+        return attn_recipe_find(recipe, settings->tokenizer, origin->tokenizer, error);
+    if (!*settings->start)
+        return ATTN_OK;
+    origin->vocabulary = settings->model.vocabulary;
+    ATTN_TRY(attn_recipe_find(recipe, settings->start, origin->weights, error));
+    return attn_path_join(origin->tokenizer, "", origin->weights, error);
+}
+
 /* A tagger's tokenizer learns from words as attn_word_encode gives them: after a space.
  */
 static attn_status learn_pieces(const attn_task *task, const attn_labelled *labelled,
@@ -297,13 +326,12 @@ static attn_status learn_pieces(const attn_task *task, const attn_labelled *labe
 
 /* The tokenizer, and the words that a tagger has seen. */
 static attn_status learn(const attn_task *task, const attn_labelled *labelled,
-                         const char *start, bool goes_on, attn_error *error)
+                         const struct origin *origin, bool goes_on, attn_error *error)
 {
     attn_reader_state *const state = task->state;
-    const attn_reader_settings *const settings = task->recipe->settings;
-    if (*start)
-        ATTN_TRY(attn_take_tokenizer(&state->tokenizer, task, start,
-                                     settings->model.vocabulary, error));
+    if (*origin->tokenizer)
+        ATTN_TRY(attn_take_tokenizer(&state->tokenizer, task, origin->tokenizer,
+                                     origin->vocabulary, error));
     else
         ATTN_TRY(learn_pieces(task, labelled, goes_on, error));
     if (goes_on)
@@ -313,17 +341,19 @@ static attn_status learn(const attn_task *task, const attn_labelled *labelled,
 }
 
 static attn_status make_model(attn_task *task, const attn_label_set *labels, bool tags,
-                              const char *start, attn_error *error)
+                              const struct origin *origin, attn_error *error)
 {
     attn_reader_state *const state = task->state;
     const attn_reader_config config =
-        model_of(task->recipe->settings, tags, labels->count);
+        model_of(task->recipe->settings, attn_tokenizer_size(state->tokenizer), tags,
+                 labels->count);
     ATTN_TRY(
         attn_reader_create(&state->reader, &config, (uint64_t)task->recipe->seed, error));
     task->parameters = attn_reader_parameters(state->reader);
-    if (*start) {
-        ATTN_TRY(attn_reader_start(state->reader, start, error));
-        attn_progress_say(task->progress, "starts from the encoder of %s", start);
+    if (*origin->weights) {
+        ATTN_TRY(attn_reader_start(state->reader, origin->weights, error));
+        attn_progress_say(task->progress, "starts from the encoder of %s",
+                          origin->weights);
     }
     return attn_reader_name_labels(state->reader, labels->names, error);
 }
@@ -344,23 +374,22 @@ static attn_status prepare(attn_task *task, bool tags, bool goes_on, attn_error 
 {
     attn_reader_state *const state = calloc(1, sizeof *state);
     const char *const path = task->options->train;
-    const attn_reader_settings *const settings = task->recipe->settings;
-    char start[ATTN_PATH_BYTES] = "";
+    struct origin origin = {.vocabulary = -1};
     attn_labelled labelled;
     attn_label_set labels = {0};
     task->state = state;
     if (!state)
         return attn_error_set(error, ATTN_ENOMEM, "out of memory for a model");
-    if (*settings->start && !goes_on) /* else the checkpoint has gone beyond it */
-        ATTN_TRY(attn_recipe_find(task->recipe->path, settings->start, start, error));
+    if (!goes_on)
+        ATTN_TRY(find_origin(&origin, task, error));
     ATTN_TRY(attn_labelled_load(&labelled, path, tags, error));
     attn_status status = attn_label_set_collect(&labels, &labelled, error);
     if (status == ATTN_OK)
         status = check_labels(&labels, task->recipe->settings, path, error);
     if (status == ATTN_OK)
-        status = learn(task, &labelled, start, goes_on, error);
+        status = learn(task, &labelled, &origin, goes_on, error);
     if (status == ATTN_OK)
-        status = make_model(task, &labels, tags, start, error);
+        status = make_model(task, &labels, tags, &origin, error);
     if (status == ATTN_OK)
         status =
             encode(task, &task->train, &state->train, &labelled, &labels, path, error);

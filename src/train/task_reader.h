@@ -14,6 +14,8 @@ typedef struct attn_reader_settings {
                                        * has not, or has beside them, is an error */
     char start[ATTN_PATH_BYTES];      /* folder of a BERT whose encoder and tokenizer are
                                        * taken; "": none */
+    char tokenizer[ATTN_PATH_BYTES];  /* folder of a model whose tokenizer alone is taken;
+                                       * "": none, and model.vocabulary is not 0 */
     char filters[ATTN_FILTERS_BYTES]; /* of a convolution: "3 4 5" */
     enum {
         ATTN_LONG_SPLIT,

@@ -1,6 +1,7 @@
 /* Reading labelled texts and encoding them. */
 #include "train/texts.h"
 #include "base/context.h"
+#include "base/mix.h"
 #include "text/containers.h"
 #include "text/words.h"
 #include <stdlib.h>
@@ -255,6 +256,22 @@ attn_status attn_texts_encode(attn_texts *texts, const attn_labelled *labelled,
         ids += texts->texts[n].count;
     }
     return ATTN_OK;
+}
+
+uint64_t attn_texts_hash(const attn_texts *texts)
+{
+    uint64_t hash = ATTN_MIX_HASH;
+    for (size_t n = 0; n < texts->count; n++) {
+        const attn_reader_text *const text = &texts->texts[n];
+        for (int64_t i = 0; i < text->count; i++)
+            hash = attn_mix_hash(hash, (uint64_t)text->ids[i]);
+        for (int64_t w = 0; text->starts && w <= text->words; w++)
+            hash = attn_mix_hash(hash, (uint64_t)text->starts[w]);
+        for (size_t i = texts->first_target[n]; i < texts->first_target[n + 1]; i++)
+            hash = attn_mix_hash(hash, (uint64_t)texts->targets[i]);
+        hash = attn_mix_hash(hash, (uint64_t)text->count);
+    }
+    return hash;
 }
 
 void attn_texts_free(attn_texts *texts)

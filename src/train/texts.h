@@ -66,6 +66,8 @@ ATTN_CHECKED attn_status attn_texts_encode(attn_texts *texts,
                                            const attn_labelled *labelled,
                                            const attn_texts_rules *rules,
                                            attn_error *error);
+/** Of all that is trained on: ids, words and labels. */
+uint64_t attn_texts_hash(const attn_texts *texts);
 void attn_texts_free(attn_texts *texts);
 
 #endif

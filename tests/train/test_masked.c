@@ -382,9 +382,9 @@ static void a_model_is_known_by_its_architecture(void **state)
 
 /* A rate of 0: what is saved is what was started from. */
 static const char CLASSIFIER[] =
-    "{\"kind\": \"%s\","
-    "\"data\": {\"train\": \"-\", \"valid\": \"-\", \"start\": \"%s\"},"
-    "\"tokenizer\": {\"vocabulary\": %d},"
+    "{\"kind\": \"classifier\","
+    "\"data\": {\"train\": \"-\", \"valid\": \"-\"%s},"
+    "\"tokenizer\": {%s},"
     "\"model\": {\"body\": \"%s\", \"width\": 32, \"heads\": 2, \"layers\": %d,"
     " \"inner\": 48, \"max_positions\": 32, \"dropout\": 0.0, \"too_long\": \"split\"},"
     "\"training\": {\"seed\": 5, \"tokens_per_batch\": 300, \"length_noise\": 2,"
@@ -393,55 +393,151 @@ static const char CLASSIFIER[] =
     " \"epsilon\": 1e-9, \"weight_decay\": 0.01, \"clip\": 1, \"label_smoothing\": 0,"
     " \"average\": 0, \"checkpoint_every\": 60, \"valid_every\": 60}}";
 
-static attn_status train_from(const char *body, int vocabulary, int layers,
-                              const char *out)
+static attn_status train_classifier(const char *data, const char *tokenizer,
+                                    const char *body, int layers, int64_t max_steps,
+                                    const char *out)
 {
     char text[2048];
     attn_recipe recipe;
     attn_train_end end;
-    snprintf(text, sizeof text, CLASSIFIER, "classifier", in_folder("whole"), vocabulary,
-             body, layers);
+    snprintf(text, sizeof text, CLASSIFIER, data, tokenizer, body, layers);
     ATTN_TRY(attn_recipe_parse(&recipe, attn_task_kinds(), text, "start", &error));
     const attn_train_options options = {.out = in_folder(out),
                                         .train = in_folder("labels.tsv"),
                                         .valid = in_folder("labels.tsv"),
-                                        .threads = 1};
+                                        .threads = 1,
+                                        .max_steps = max_steps};
     const attn_status status = attn_train(&recipe, &options, &end, &error);
     attn_recipe_free(&recipe);
     return status;
+}
+
+static attn_status train_from(const char *body, int vocabulary, int layers,
+                              const char *out)
+{
+    char data[512], tokenizer[64];
+    snprintf(data, sizeof data, ", \"start\": \"%s\"", in_folder("whole"));
+    snprintf(tokenizer, sizeof tokenizer, "\"vocabulary\": %d", vocabulary);
+    return train_classifier(data, tokenizer, body, layers, 0, out);
+}
+
+static attn_status train_with_tokenizer_of(const char *name, int64_t max_steps,
+                                           const char *out)
+{
+    char tokenizer[512];
+    snprintf(tokenizer, sizeof tokenizer, "\"from\": \"%s\"", in_folder(name));
+    return train_classifier("", tokenizer, "transformer", 2, max_steps, out);
+}
+
+static void assert_same_tokenizers(const char *one, const char *other)
+{
+    char *const first = file_of(one, "tokenizer.json");
+    char *const second = file_of(other, "tokenizer.json");
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+}
+
+/* How many of the parameters of a BERT another has by the same names, and of these how
+ * many with the same values. */
+static void compare_encoders(const char *one, const char *other, size_t *shared,
+                             size_t *equal)
+{
+    attn_bert *from, *to;
+    assert_int_equal(attn_bert_load(&from, in_folder(one), &error), ATTN_OK);
+    assert_int_equal(attn_bert_load(&to, in_folder(other), &error), ATTN_OK);
+    const attn_parameters *const p = attn_bert_parameters(from);
+    const attn_parameters *const q = attn_bert_parameters(to);
+    *shared = *equal = 0;
+    for (size_t i = 0; i < p->length; i++) {
+        const attn_parameter *const is = attn_parameters_find(q, p->list[i].name);
+        if (!is)
+            continue;
+        *shared += 1;
+        *equal += memcmp(p->values + p->list[i].offset, q->values + is->offset,
+                         is->count * sizeof(float)) == 0;
+    }
+    attn_bert_destroy(from);
+    attn_bert_destroy(to);
 }
 
 static void a_classifier_starts_from_its_encoder_and_tokenizer(void **state)
 {
     (void)state;
     static const char labels[] = "odd\tone three\neven\ttwo four\nodd\tfive\n";
-    attn_bert *from, *to;
+    size_t shared, equal;
     assert_int_equal(
         attn_file_write(in_folder("labels.tsv"), labels, strlen(labels), &error),
         ATTN_OK);
     if (train_from("transformer", 275, 2, "started") != ATTN_OK)
         fail_msg("%s", error.message);
-    assert_int_equal(attn_bert_load(&from, in_folder("whole"), &error), ATTN_OK);
-    assert_int_equal(attn_bert_load(&to, in_folder("started"), &error), ATTN_OK);
-    const attn_parameters *const p = attn_bert_parameters(from);
-    const attn_parameters *const q = attn_bert_parameters(to);
-    size_t compared = 0;
-    for (size_t i = 0; i < p->length; i++) {
-        const attn_parameter *const is = attn_parameters_find(q, p->list[i].name);
-        if (!is)
-            continue;
-        assert_memory_equal(p->values + p->list[i].offset, q->values + is->offset,
-                            is->count * sizeof(float));
-        compared++;
-    }
-    assert_int_equal(compared, 5 + 2 * 16);
-    attn_bert_destroy(from);
-    attn_bert_destroy(to);
-    char *const theirs = file_of("whole", "tokenizer.json");
-    char *const mine = file_of("started", "tokenizer.json");
-    assert_string_equal(theirs, mine);
-    free(theirs);
-    free(mine);
+    compare_encoders("whole", "started", &shared, &equal);
+    assert_int_equal(shared, 5 + 2 * 16);
+    assert_int_equal(equal, shared);
+    assert_same_tokenizers("whole", "started");
+}
+
+static void a_classifier_takes_a_tokenizer_and_leaves_the_weights(void **state)
+{
+    (void)state;
+    size_t shared, equal;
+    if (train_with_tokenizer_of("whole", 0, "control") != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_same_tokenizers("whole", "control");
+    compare_encoders("whole", "control", &shared, &equal);
+    assert_int_equal(shared, 5 + 2 * 16);
+    assert_int_equal(equal, 0);
+}
+
+static void a_training_goes_on_without_the_folder_of_its_tokenizer(void **state)
+{
+    (void)state;
+    if (train_with_tokenizer_of("control", 1, "stopped") != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_int_equal(rename(in_folder("control"), in_folder("moved")), 0);
+    if (train_with_tokenizer_of("control", 0, "stopped") != ATTN_OK)
+        fail_msg("%s", error.message);
+    assert_same_tokenizers("moved", "stopped");
+}
+
+static void assert_tokenizer_refused(const char *data, const char *tokenizer,
+                                     const char *message)
+{
+    assert_int_equal(train_classifier(data, tokenizer, "transformer", 2, 0, "refused"),
+                     ATTN_EFORMAT);
+    if (!strstr(error.message, message))
+        fail_msg("\"%s\" has not \"%s\"", error.message, message);
+}
+
+static void a_tokenizer_is_learnt_or_taken_from_one_folder(void **state)
+{
+    (void)state;
+    assert_tokenizer_refused("", "\"vocabulary\": 275, \"from\": \"x\"",
+                             "start: each of tokenizer.vocabulary and tokenizer.from is "
+                             "there, expected one");
+    assert_tokenizer_refused("", "",
+                             "start: neither of tokenizer.vocabulary and tokenizer.from");
+    assert_tokenizer_refused("", "\"form\": \"x\"",
+                             "tokenizer.form is not a key of a recipe; known here: "
+                             "vocabulary, from");
+    assert_tokenizer_refused("", "\"from\": \"\"",
+                             "tokenizer.from is \"\", expected text");
+    assert_tokenizer_refused(", \"start\": \"y\"", "\"from\": \"x\"",
+                             "tokenizer.from with data.start, which brings a tokenizer");
+}
+
+static void a_folder_without_a_tokenizer_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(train_with_tokenizer_of("nowhere", 0, "refused"), ATTN_EIO);
+    assert_non_null(strstr(error.message, "nowhere/tokenizer.json: No such file"));
+    assert_int_equal(mkdir(in_folder("empty"), 0777), 0);
+    assert_int_equal(train_with_tokenizer_of("empty", 0, "refused"), ATTN_EIO);
+    assert_non_null(strstr(error.message, "empty/tokenizer.json: No such file"));
+    assert_int_equal(
+        train_classifier("", "\"from\": \"no/such\"", "transformer", 2, 0, "refused"),
+        ATTN_EIO);
+    assert_non_null(strstr(error.message, "no/such is neither beside the recipe"));
 }
 
 static void a_start_that_does_not_fit_is_refused(void **state)
@@ -471,7 +567,11 @@ int main(void)
         cmocka_unit_test(threads_and_a_stop_change_no_bit),
         cmocka_unit_test(a_model_is_known_by_its_architecture),
         cmocka_unit_test(a_classifier_starts_from_its_encoder_and_tokenizer),
+        cmocka_unit_test(a_classifier_takes_a_tokenizer_and_leaves_the_weights),
+        cmocka_unit_test(a_training_goes_on_without_the_folder_of_its_tokenizer),
         cmocka_unit_test(a_start_that_does_not_fit_is_refused),
+        cmocka_unit_test(a_tokenizer_is_learnt_or_taken_from_one_folder),
+        cmocka_unit_test(a_folder_without_a_tokenizer_is_refused),
     };
     return cmocka_run_group_tests(tests, folder_make, folder_remove);
 }
