@@ -154,7 +154,8 @@ static void print_json(const struct job *job, const struct scores *scores)
     printf("}\n");
 }
 
-static void print_table(const struct job *job, const struct scores *scores)
+static void print_table(const struct job *job, const char *folder,
+                        const struct scores *scores)
 {
     const double loss = scores->loss.plain / (double)scores->loss.targets;
     const attn_bleu *const bleu = &scores->bleu;
@@ -182,7 +183,7 @@ static void print_table(const struct job *job, const struct scores *scores)
     if (scores->left_out > 0)
         printf("left out     %7zu   pair%s longer than the positions, of the loss\n",
                scores->left_out, attn_s((int64_t)scores->left_out));
-    printf("\nagain: attn eval %s %s --beam %" PRId64, job->model.folder, job->file,
+    printf("\nagain: attn eval %s %s --beam %" PRId64, folder, job->file,
            job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
@@ -219,7 +220,7 @@ static attn_status eval_translator(const struct arguments *arguments, const char
     if (status == ATTN_OK && arguments->json)
         print_json(job, &scores);
     else if (status == ATTN_OK)
-        print_table(job, &scores);
+        print_table(job, folder, &scores);
     attn_corpus_free(&job->corpus);
     cli_model_free(&job->model);
     return status;

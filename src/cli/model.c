@@ -3,13 +3,12 @@
 #include "base/context.h"
 #include "cli/cli.h"
 
-attn_status cli_model_load(cli_model *model, const char *verb, const char *name,
+attn_status cli_model_load(cli_model *model, const char *verb, const char *folder,
                            attn_error *error)
 {
-    ATTN_TRY(cli_find_model(name, model->folder, error));
-    ATTN_TRY(attn_seq2seq_load(&model->seq2seq, model->folder, error));
+    ATTN_TRY(attn_seq2seq_load(&model->seq2seq, folder, error));
     cli_note(verb, model->seq2seq.note);
-    return attn_folder_tokenizer_load(&model->tokenizer, model->folder,
+    return attn_folder_tokenizer_load(&model->tokenizer, folder,
                                       model->seq2seq.vocabulary, error);
 }
 

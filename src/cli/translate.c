@@ -188,7 +188,9 @@ static attn_status translate_lines(struct job *job, cli_lines *lines, attn_error
 
 static attn_status start(struct job *job, const char *name, attn_error *error)
 {
-    ATTN_TRY(cli_model_load(&job->model, "translate", name, error));
+    char folder[ATTN_PATH_BYTES];
+    ATTN_TRY(cli_find_model(name, folder, error));
+    ATTN_TRY(cli_model_load(&job->model, "translate", folder, error));
     attn_blas_use_one_thread();
     job->capacity = (size_t)job->threads * THREAD_LINES;
     ATTN_TRY(attn_pool_create(&job->pool, (size_t)job->threads, error));
