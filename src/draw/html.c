@@ -274,6 +274,15 @@ static void put_tightness(attn_buffer *out, const attn_record *record)
         attn_buffer_put(out, heads > NUMBER_COLUMNS ? " tight plain" : " tight");
 }
 
+/* Of one head alone the map is the thumbnail already. */
+static bool has_thumbnails(const attn_record *record)
+{
+    int64_t heads = 0;
+    for (int64_t i = 0; i < record->part_count; i++)
+        heads += record->parts[i].layers * record->parts[i].heads;
+    return heads > 1;
+}
+
 /* A layer of one head has no mean of several. */
 static bool has_means(const attn_record *record)
 {
@@ -289,9 +298,10 @@ static void put_heads_section(attn_buffer *out, const attn_figure *figure)
     attn_buffer_put(out, "<section class=\"heads\" aria-label=\"heads\">\n"
                          "<div class=\"title\"><h2>");
     attn_buffer_put(out, attn_roles_title(&roles));
-    attn_buffer_put(out, "</h2>"
-                         "<button class=\"link\" id=\"thumbs\"></button></div>\n"
-                         "<div class=\"grids");
+    attn_buffer_put(out, "</h2>");
+    if (has_thumbnails(figure->record))
+        attn_buffer_put(out, "<button class=\"link\" id=\"thumbs\"></button>");
+    attn_buffer_put(out, "</div>\n<div class=\"grids");
     put_tightness(out, figure->record);
     attn_buffer_put(out, "\">\n");
     for (int64_t i = 0; i < figure->record->part_count; i++)
@@ -355,7 +365,7 @@ static void put_footer(attn_buffer *out, const attn_figure *figure)
                          "</footer>\n");
 }
 
-static void put_help(attn_buffer *out)
+static void put_help(attn_buffer *out, const attn_record *record)
 {
     static const char *const keys[][2] = {
         {"← → ↑ ↓", "head, layer, across the parts; before a layer's heads, their mean"},
@@ -368,7 +378,8 @@ static void put_help(attn_buffer *out)
         {"Esc", "let row and column go"}};
     attn_buffer_put(out, "<dialog id=\"help\" aria-label=\"keys\"><h2>Keys</h2><dl>");
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        attn_buffer_print(out, "<dt>%s</dt><dd>%s</dd>", keys[i][0], keys[i][1]);
+        if (*keys[i][0] != 'm' || has_thumbnails(record))
+            attn_buffer_print(out, "<dt>%s</dt><dd>%s</dd>", keys[i][0], keys[i][1]);
     attn_buffer_put(out,
                     "</dl><p class=\"note\">Point at a cell, a word or a head to look; "
                     "click to keep it. The address holds the state: copy it to share "
@@ -397,7 +408,7 @@ static attn_status put_page(attn_buffer *out, const attn_figure *figure,
     put_heads_section(out, figure);
     attn_buffer_put(out, "</main>\n");
     put_footer(out, figure);
-    put_help(out);
+    put_help(out, figure->record);
     attn_buffer_put(out, "<script type=\"application/json\" id=\"data\">");
     ATTN_TRY(attn_html_put_data(out, figure, error));
     attn_buffer_print(out, "</script>\n<script>%s</script>\n</body></html>\n",

@@ -265,10 +265,11 @@ function thumbnail(button) {
     g.putImageData(image, 0, 0);
 }
 
+const thumbs = $('thumbs');    // none of one head alone
 const press = (button, pressed) => button.setAttribute('aria-pressed', pressed);
 function controls() {
     all('[data-field]').forEach(button => press(button, state[button.dataset.field] === +button.dataset.value));
-    $('thumbs').textContent = state.thumbs ? 'roles' : 'thumbnails';
+    if (thumbs) thumbs.textContent = state.thumbs ? 'roles' : 'thumbnails';
     all('.head').forEach(button => state.thumbs ? thumbnail(button) : button.querySelector('canvas')?.remove());
     all('[data-part]').forEach(button => {
         const d = button.dataset;
@@ -297,7 +298,7 @@ function fromAddress() {
         const layer = found[2] - 1, head = found[3] === 'mean' ? -1 : found[3] - 1, { layers, heads, rows, keys } = data.parts[part];
         if (layer >= 0 && layer < layers && head < heads && (head >= 0 || found[3] === 'mean')) {
             Object.assign(change, { part, layer, head, row: -1, key: -1, scale: data.start.scale, special: 0, thumbs: 0 });
-            const fields = { q: ['row', rows.length, 1], k: ['key', keys.length, 1], s: ['scale', 3, 0], t: ['special', 3, 0], m: ['thumbs', 2, 0] };
+            const fields = { q: ['row', rows.length, 1], k: ['key', keys.length, 1], s: ['scale', 3, 0], t: ['special', 3, 0], m: ['thumbs', thumbs ? 2 : 1, 0] };
             for (const [, letter, digits] of found[4].matchAll(/&([qkstm])=(\d+)(?=&|$)/g)) {
                 const [field, count, first] = fields[letter], value = digits - first;
                 if (value >= 0 && value < count) change[field] = value;
@@ -384,7 +385,7 @@ const act = {
     ',': part => step('key', -1, 0, part.keys.length),
     s: () => set({ scale: (state.scale + 1) % 3 }),
     t: () => set({ special: (state.special + 1) % 3 }),
-    m: () => set({ thumbs: 1 - state.thumbs }),
+    m: () => thumbs && set({ thumbs: 1 - state.thumbs }),
     '/': () => $('find').focus(),
     '?': () => $('help').showModal(),
     Escape: () => set({ row: -1, key: -1 }),

@@ -289,6 +289,20 @@ static void a_picture_s_page_draws_its_places(void **unused)
     sample_destroy(&sample);
 }
 
+static void a_page_of_one_head_offers_no_thumbnails(void **unused)
+{
+    (void)unused;
+    for (int64_t layers = 1; layers <= 2; layers++) {
+        draw_sample sample = sample_create(&(sample_shape){
+            .layers = layers, .heads = 1, .written = 6, .causal_only = true});
+        char *const html = draw(attn_draw_html, &sample, NULL, NULL);
+        assert_int_equal(occurrences(html, "id=\"thumbs\""), layers - 1);
+        assert_int_equal(occurrences(html, "roles or thumbnails"), layers - 1);
+        free(html);
+        sample_destroy(&sample);
+    }
+}
+
 static void what_is_no_translation_is_called_by_its_name(void **unused)
 {
     (void)unused;
@@ -319,6 +333,7 @@ int main(void)
         cmocka_unit_test(policy_names_the_digest_of_the_script),
         cmocka_unit_test(hostile_words_stay_words),
         cmocka_unit_test(long_texts_become_tiles_of_their_largest_weight),
+        cmocka_unit_test(a_page_of_one_head_offers_no_thumbnails),
         cmocka_unit_test(what_is_no_translation_is_called_by_its_name),
         cmocka_unit_test(a_picture_s_page_draws_its_places),
         cmocka_unit_test(same_record_gives_same_bytes),

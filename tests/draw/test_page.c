@@ -88,11 +88,27 @@ static void the_script_shows_a_picture_s_places(void **unused)
         skip();
 }
 
+/* Nor is one drawn that the address asks for. */
+static void the_script_needs_no_thumbnails_for_one_head(void **unused)
+{
+    (void)unused;
+    draw_sample sample = sample_create(
+        &(sample_shape){.layers = 1, .heads = 1, .written = 6, .causal_only = true});
+    char *const html = draw(attn_draw_html, &sample, NULL, NULL);
+    const bool ran =
+        shows(__func__, html, "#d1.1&m=1", "id=\"name\">Decoder layer 1 head 1: ");
+    free(html);
+    sample_destroy(&sample);
+    if (!ran)
+        skip();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_script_shows_the_map_that_the_address_names),
         cmocka_unit_test(the_script_shows_a_picture_s_places),
+        cmocka_unit_test(the_script_needs_no_thumbnails_for_one_head),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
