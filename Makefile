@@ -2,6 +2,7 @@
 # builds and runs the tests.  Both install the packages that are missing on Debian and
 # Ubuntu, where root or sudo allow, and name them otherwise.
 #
+#     make build                      the library and the command, no test
 #     make look SENTENCE="Where is the station?"
 #     make install                    under /usr/local, or PREFIX=FOLDER, or DESTDIR=FOLDER
 #     make test BUILD=elsewhere
@@ -19,23 +20,24 @@ look: configure
 	@ninja -C $(BUILD) src/cli/attn
 	@$(BUILD)/src/cli/attn look -- "$$SENTENCE"
 
-test: build
+test: configure
 	meson test -C $(BUILD) --print-errorlogs
 	@! grep -h '^skipped' $(BUILD)/meson-logs/testlog.txt || \
 	    echo "ATTN_SHARED would name a folder with published conformance cases; what else" \
 	        "would let more run: CONTRIBUTING.md, Tests"
 
 build: configure
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) installed
 
 # What meson found is in $(BUILD)/meson-logs; here only why it stopped.
 configure: dependencies
 	@test -f $(BUILD)/build.ninja || said=$$(meson setup $(BUILD) 2>&1) || \
 	    { echo "$$said" >&2; exit 1; }
 
-install: build
+install: configure
 	@meson configure $(BUILD) -Dprefix=$(abspath $(PREFIX)) -Dlibdir=lib
-	@meson install -C $(BUILD)
+	@ninja -C $(BUILD) installed
+	@meson install -C $(BUILD) --no-rebuild
 	@if [ -z "$(DESTDIR)" ] && [ "$$(id -u)" -eq 0 ]; then ldconfig; fi
 
 dependencies:
