@@ -67,12 +67,14 @@ static attn_status print(const struct job *job, const char *file, const char *tr
                       (int)caption->finished, "score", caption->score);
         if (truth)
             json_object_set_new(object, "truth", json_string(truth));
-        json_dumpf(object, stdout,
-                   JSON_COMPACT | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(6));
+        char *const line = json_dumps(object, JSON_COMPACT | JSON_PRESERVE_ORDER |
+                                                  JSON_REAL_PRECISION(6));
         json_decref(object);
-        putchar('\n');
+        cli_print_json(line);
+        free(line);
     } else {
-        puts(text);
+        cli_print(text, strlen(text));
+        putchar('\n');
     }
     free(text);
     return ATTN_OK;

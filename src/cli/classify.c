@@ -58,11 +58,14 @@ static attn_status print_json(const struct job *job, const char *text,
 static void print_line(const struct job *job, const float *probabilities,
                        const int64_t *order)
 {
-    const attn_reader *const reader = job->model.reader;
-    fputs(attn_reader_label(reader, order[0]), stdout);
-    for (int64_t i = 0; i < job->top; i++)
-        printf("%s%s %.4f", i == 0 ? "\t" : ", ", attn_reader_label(reader, order[i]),
-               (double)probabilities[order[i]]);
+    const char *const best = attn_reader_label(job->model.reader, order[0]);
+    cli_print(best, strlen(best));
+    for (int64_t i = 0; i < job->top; i++) {
+        const char *const name = attn_reader_label(job->model.reader, order[i]);
+        fputs(i == 0 ? "\t" : ", ", stdout);
+        cli_print(name, strlen(name));
+        printf(" %.4f", (double)probabilities[order[i]]);
+    }
     putchar('\n');
 }
 

@@ -41,9 +41,16 @@ typedef struct cli_option {
 bool cli_parse(int argc, char **argv, const cli_option *options, const char *help,
                int *count, int *code);
 
-/* On stderr; what could command a terminal (control characters, marks that turn text
- * around) and what is not UTF-8 is shown as \x1b. */
+/* On stderr; what could command a terminal (see file/shown.h) is shown as \x1b. */
 __attribute__((format(printf, 1, 2))) void cli_say(const char *format, ...);
+
+/* A text of a user or of a model on standard output: byte for byte into a file or a pipe;
+ * on a terminal, what could command it is shown as cli_say does.  false where it cannot
+ * be written. */
+bool cli_print(const char *text, size_t length_bytes);
+/* JSON and an end of line: the same value wherever it goes, with \u in place of what
+ * could command a terminal. */
+bool cli_print_json(const char *text);
 
 /* "wrote FILE" on stderr. */
 void cli_wrote(const char *file);

@@ -154,6 +154,15 @@ static void print_json(const struct job *job, const struct scores *scores)
     printf("}\n");
 }
 
+/* How to have it again, but for the options. */
+static void print_again(const char *folder, const char *file)
+{
+    printf("\nagain: attn eval ");
+    cli_print(folder, strlen(folder));
+    printf(" ");
+    cli_print(file, strlen(file));
+}
+
 static void print_table(const struct job *job, const char *folder,
                         const struct scores *scores)
 {
@@ -183,8 +192,8 @@ static void print_table(const struct job *job, const char *folder,
     if (scores->left_out > 0)
         printf("left out     %7zu   pair%s longer than the positions, of the loss\n",
                scores->left_out, attn_s((int64_t)scores->left_out));
-    printf("\nagain: attn eval %s %s --beam %" PRId64, folder, job->file,
-           job->search.beams);
+    print_again(folder, job->file);
+    printf(" --beam %" PRId64, job->search.beams);
     if (job->search.length_power != 1.0)
         printf(" --length-power %g", job->search.length_power);
     if (job->limit > 0)
@@ -244,11 +253,14 @@ static attn_status eval_kind(const struct arguments *arguments,
     json_t *const scores = json_object();
     const attn_status status = kind->score(&of_kind, scores, error);
     if (status == ATTN_OK && arguments->json) {
-        json_dumpf(scores, stdout, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
-        printf("\n");
+        char *const text =
+            json_dumps(scores, JSON_REAL_PRECISION(6) | JSON_PRESERVE_ORDER);
+        cli_print_json(text);
+        free(text);
     } else if (status == ATTN_OK) {
         cli_print_scores(scores);
-        printf("\nagain: attn eval %s %s\n", folder, job->file);
+        print_again(folder, job->file);
+        printf("\n");
     }
     json_decref(scores);
     return status;

@@ -269,7 +269,7 @@ static attn_status print_json(const struct job *job, attn_error *error)
     free(filled);
     if (!text)
         return out_of_memory(error);
-    puts(text);
+    cli_print_json(text);
     free(text);
     return ATTN_OK;
 }

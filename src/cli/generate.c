@@ -133,7 +133,7 @@ static attn_status encode_prompt(struct job *job, attn_error *error)
 static attn_status print(const struct job *job, const char *text, size_t length,
                          attn_error *error)
 {
-    if (job->json || (fwrite(text, 1, length, stdout) == length && fflush(stdout) == 0))
+    if (job->json || (cli_print(text, length) && fflush(stdout) == 0))
         return ATTN_OK;
     return attn_error_set(error, ATTN_EIO, "cannot write standard output: %s",
                           strerror(errno));
@@ -227,7 +227,7 @@ static attn_status print_json(const struct job *job, attn_error *error)
     if (!text)
         return attn_error_set(error, ATTN_EFORMAT,
                               "the text has no JSON: a byte 0 in it, or no memory");
-    puts(text);
+    cli_print_json(text);
     free(text);
     return ATTN_OK;
 }

@@ -1,6 +1,6 @@
 /* Options of a verb, and how it says what is wrong with them. */
 #include "cli/cli.h"
-#include "file/utf8.h"
+#include "file/shown.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,33 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether a terminal would do more than show it: control characters, ends of lines, marks
- * of direction. */
-static bool is_command(uint32_t point)
-{
-    return (point < 0x20 && point != '\n') || (point >= 0x7F && point < 0xA0) ||
-           (point >= 0x200E && point <= 0x200F) || (point >= 0x2028 && point <= 0x202E) ||
-           (point >= 0x2066 && point <= 0x2069);
-}
-
-static void say_safely(const char *text)
-{
-    size_t used;
-    for (size_t left = strlen(text); left > 0; left -= used, text += used) {
-        uint32_t point;
-        if (attn_utf8_read(text, left, &point, &used) && !is_command(point))
-            fwrite(text, 1, used, stderr);
-        else
-            for (size_t i = 0; i < used; i++)
-                fprintf(stderr, "\\x%02x", (unsigned)(unsigned char)text[i]);
-    }
-}
-
 static void say_list(const char *format, va_list arguments)
 {
     char text[4096];
     vsnprintf(text, sizeof text, format, arguments);
-    say_safely(text);
+    attn_show(stderr, text, strlen(text));
 }
 
 void cli_say(const char *format, ...)

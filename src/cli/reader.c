@@ -72,7 +72,7 @@ attn_status cli_reader_print(json_t *object, attn_error *error)
     json_decref(object);
     if (!text)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for a line of JSON");
-    const bool is_written = puts(text) >= 0;
+    const bool is_written = cli_print_json(text);
     free(text);
     return is_written
                ? ATTN_OK

@@ -1,5 +1,6 @@
 /* Scores as lines for people: the names of scores.json in words. */
 #include "cli/scores.h"
+#include "cli/cli.h"
 #include "text/words.h"
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +45,13 @@ static struct figure figure_of(const char *key, char name[NAME_BYTES])
     return (struct figure){key, name, ""};
 }
 
+static void print_text(const char *text)
+{
+    const size_t own = attn_text_columns(text);
+    printf("%*s", own < VALUE_COLUMNS ? (int)(VALUE_COLUMNS - own) : 0, "");
+    cli_print(text, strlen(text));
+}
+
 static void print_value(const json_t *value)
 {
     const double number = json_number_value(value);
@@ -51,18 +59,19 @@ static void print_value(const json_t *value)
         printf("%*.0f", VALUE_COLUMNS, number);
     else if (json_is_real(value))
         printf("%*.4f", VALUE_COLUMNS, number);
+    else if (json_is_string(value))
+        print_text(json_string_value(value));
     else
-        printf("%*s", VALUE_COLUMNS,
-               json_is_string(value) ? json_string_value(value)
-               : json_is_null(value) ? "not finite"
-               : json_is_true(value) ? "yes"
-                                     : "no");
+        print_text(json_is_null(value)   ? "not finite"
+                   : json_is_true(value) ? "yes"
+                                         : "no");
 }
 
 static void print_name(const char *name, size_t columns)
 {
     const size_t own = attn_text_columns(name);
-    printf("%s%*s", name, own < columns ? (int)(columns - own) : 0, "");
+    cli_print(name, strlen(name));
+    printf("%*s", own < columns ? (int)(columns - own) : 0, "");
 }
 
 /* The members' own names, labels for example, are printed as they are. */

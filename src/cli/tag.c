@@ -122,8 +122,11 @@ static void print_line(const struct job *job, const struct tagged *tagged)
         const attn_word *const word = &tagged->words[w];
         const int64_t label =
             attn_reader_choose(tagged->probabilities + w * labels, labels);
-        printf("%s%.*s/%s", w > 0 ? " " : "", (int)(word->end - word->begin),
-               tagged->text + word->begin, attn_reader_label(reader, label));
+        const char *const name = attn_reader_label(reader, label);
+        fputs(w > 0 ? " " : "", stdout);
+        cli_print(tagged->text + word->begin, (size_t)(word->end - word->begin));
+        putchar('/');
+        cli_print(name, strlen(name));
     }
     putchar('\n');
 }

@@ -137,7 +137,9 @@ static attn_status print_line(struct job *job, const translate_line *line,
     else
         ATTN_TRY(attn_tokenizer_decode(job->model.tokenizer, line->translation.ids,
                                        line->translation.count, &text, error));
-    const bool written = puts(text) >= 0;
+    const bool written = job->json
+                             ? cli_print_json(text)
+                             : cli_print(text, strlen(text)) && putchar('\n') != EOF;
     free(text);
     return written ? ATTN_OK
                    : attn_error_set(error, ATTN_EIO, "cannot write standard output: %s",

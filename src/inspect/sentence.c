@@ -1,5 +1,6 @@
 /* A summary in words: labels and numbers, the verdict, the heads worth a look. */
 #include "inspect/sentence.h"
+#include "file/shown.h"
 #include "text/words.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,14 +12,6 @@ static bool runs_right_to_left(utf8proc_int32_t point)
 {
     const utf8proc_bidi_class_t class = utf8proc_get_property(point)->bidi_class;
     return class == UTF8PROC_BIDI_CLASS_R || class == UTF8PROC_BIDI_CLASS_AL;
-}
-
-/* Commands to a terminal, and marks that reorder what follows. */
-static bool commands(utf8proc_int32_t point)
-{
-    return point < 0x20 || (point >= 0x7f && point < 0xa0) || point == 0x061c ||
-           point == 0x200e || point == 0x200f || (point >= 0x2028 && point <= 0x202e) ||
-           (point >= 0x2066 && point <= 0x2069) || point == 0xfeff;
 }
 
 static void put_escape(attn_buffer *buffer, utf8proc_int32_t point)
@@ -68,7 +61,7 @@ void attn_put_text(attn_buffer *buffer, const char *text, attn_spelling spelling
             continue;
         }
         right_to_left = right_to_left || runs_right_to_left(point);
-        if (commands(point))
+        if (attn_is_command((uint32_t)point))
             put_escape(buffer, point);
         else if (spelling == ATTN_SPELL_ASCII && point >= 0x80)
             put_ascii(buffer, point);

@@ -1,6 +1,8 @@
 /* Lines about a training. */
 #include "train/progress.h"
 #include "base/context.h"
+#include "file/path.h"
+#include "file/shown.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -52,10 +54,12 @@ void attn_progress_say(attn_progress *progress, const char *format, ...)
 {
     if (!progress->talk)
         return;
+    char line[4 * ATTN_PATH_BYTES]; /* it may name files */
     va_list arguments;
     va_start(arguments, format);
-    vfprintf(progress->talk, format, arguments);
+    vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
+    attn_show(progress->talk, line, strlen(line));
     fputc('\n', progress->talk);
     fflush(progress->talk);
 }

@@ -4,11 +4,13 @@
 
 #include "file/file.h"
 #include "tests/folder.h"
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 /* cmocka last: it needs what stands above */
 #include <cmocka.h>
 
@@ -29,22 +31,61 @@ static inline char *run_file(const char *name)
     return text;
 }
 
-/* attn ARGUMENTS, in the folder; input of length_bytes on its standard input. */
+/* attn ARGUMENTS, in the folder; its exit code. */
+static inline int run_into(const char *arguments, const char *out)
+{
+    char command[2048];
+    char *const path = realpath(attn_command, NULL); /* the folder changes */
+    assert_non_null(path);
+    snprintf(command, sizeof command, "cd '%s' && '%s' %s < in > %s 2> err", folder, path,
+             arguments, out);
+    free(path);
+    const int how = system(command);
+    assert_true(WIFEXITED(how));
+    return WEXITSTATUS(how);
+}
+
+/* With input of length_bytes on its standard input. */
 static inline run_result run_bytes(const char *arguments, const char *input,
                                    size_t length_bytes)
 {
     attn_error error;
-    char command[2048];
     if (attn_file_write(in_folder("in"), input, length_bytes, &error) != ATTN_OK)
         fail_msg("%s", error.message);
-    char *const path = realpath(attn_command, NULL); /* the folder changes */
-    assert_non_null(path);
-    snprintf(command, sizeof command, "cd '%s' && '%s' %s < in > out 2> err", folder,
-             path, arguments);
-    free(path);
-    const int how = system(command);
-    assert_true(WIFEXITED(how));
-    return (run_result){WEXITSTATUS(how), run_file("out"), run_file("err")};
+    const int code = run_into(arguments, "out");
+    return (run_result){code, run_file("out"), run_file("err")};
+}
+
+/* What it writes where its standard output is a terminal, up to 2 KiB, must be this, and
+ * be byte for byte the other where it is a file. */
+static inline void expect_on_terminal(const char *arguments, const char *shown,
+                                      const char *raw)
+{
+    enum { BYTES = 2048 };
+    char text[BYTES];
+    size_t length = 0;
+    attn_error error;
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0 || grantpt(terminal) != 0 || unlockpt(terminal) != 0) {
+        print_message("skipped: attn %s on a terminal (none can be opened)\n", arguments);
+        return;
+    }
+    assert_int_equal(attn_file_write(in_folder("in"), "", 0, &error), ATTN_OK);
+    const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY); /* keeps it open */
+    assert_true(other_end >= 0);
+    assert_int_equal(run_into(arguments, ptsname(terminal)), 0);
+    assert_int_equal(fcntl(terminal, F_SETFL, O_NONBLOCK), 0);
+    for (ssize_t got; length + 1 < BYTES &&
+                      (got = read(terminal, text + length, BYTES - 1 - length)) > 0;)
+        length += (size_t)got;
+    text[length] = '\0';
+    close(other_end);
+    close(terminal);
+    assert_string_equal(text, shown);
+    run_result result = run_bytes(arguments, "", 0);
+    assert_string_equal(result.out, raw);
+    free(result.out);
+    free(result.err);
 }
 
 static inline run_result run(const char *arguments, const char *input)

@@ -165,6 +165,21 @@ static void a_seed_repeats_a_text_and_another_differs(void **state)
     run_free(&one), run_free(&again), run_free(&other);
 }
 
+static void a_terminal_is_commanded_by_no_prompt(void **state)
+{
+    (void)state;
+    char raw[64], shown[64];
+    run_result result =
+        run("generate llama \"$(printf '\\033[2J\\tD')\" --tokens 1 --seed 1", "");
+    assert_int_equal(result.code, 0);
+    assert_memory_equal(result.out, "\x1b[2J\tD", 6);
+    snprintf(raw, sizeof raw, "%s", result.out);
+    snprintf(shown, sizeof shown, "\\x1b%.*s\r\n", (int)strlen(raw) - 2, raw + 1);
+    expect_on_terminal("generate llama \"$(printf '\\033[2J\\tD')\" --tokens 1 --seed 1",
+                       shown, raw);
+    run_free(&result);
+}
+
 static void json_tells_what_was_written(void **state)
 {
     (void)state;
@@ -296,6 +311,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_is_cut_within_a_character_ends_as_one_replacement),
         cmocka_unit_test(draws_and_kinds_of_cache_write_it_too),
         cmocka_unit_test(a_seed_repeats_a_text_and_another_differs),
+        cmocka_unit_test(a_terminal_is_commanded_by_no_prompt),
         cmocka_unit_test(json_tells_what_was_written),
         cmocka_unit_test(a_text_longer_than_the_positions_is_refused_with_both_numbers),
         cmocka_unit_test(eval_counts_the_pairs_of_which_the_good_text_is_likelier),

@@ -222,6 +222,22 @@ static void what_cannot_be_read_is_named(void **state)
                "attn tag: --bream is not an option (attn tag --help)\n");
 }
 
+static void a_terminal_is_commanded_by_no_text(void **state)
+{
+    (void)state;
+    expect_on_terminal("tag words --words \"$(printf 'g\\033[2J \\302\\233\\303\\251')\"",
+                       "g\\x1b[2J/NOUN \\xc2\\x9b\xC3\xA9/VERB\r\n",
+                       "g\x1b[2J/NOUN \xC2\x9B\xC3\xA9/VERB\n");
+    static const char object[] =
+        "{\"text\":\"\\u001B\\u009b\",\"label\":\"bad\",\"probabilities\":{\"bad\":0.75,"
+        "\"good\":0.25},\"tokens\":3,\"parts\":1}";
+    char line[256], shown[256];
+    snprintf(line, sizeof line, "%s\n", object);
+    snprintf(shown, sizeof shown, "%s\r\n", object);
+    expect_on_terminal("classify texts --json \"$(printf '\\033\\302\\233')\"", shown,
+                       line);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +249,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(words_have_their_labels),
         cmocka_unit_test(eval_prints_figures_in_words_and_the_labels_as_a_table),
         cmocka_unit_test(what_cannot_be_read_is_named),
+        cmocka_unit_test(a_terminal_is_commanded_by_no_text),
     };
     if (argc != 2) {
         fprintf(stderr, "usage: test_read ATTN\n");
