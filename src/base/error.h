@@ -9,7 +9,9 @@ typedef struct attn_error {
     char message[512];
 } attn_error;
 
-/* Keeps status and message and returns the status, so that a failure is one line. */
+/* Keeps status and message and returns the status, so that a failure is one line.  Of a
+ * message that is too long the middle is left out, marked by "…", so that a long path
+ * hides no reason; it may quote error->message. */
 __attribute__((format(printf, 3, 4))) attn_status
 attn_error_set(attn_error *error, attn_status status, const char *format, ...);
 

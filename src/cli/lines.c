@@ -37,7 +37,7 @@ attn_status cli_is_file(const char *argument, const char *verb, bool *is_file,
     if (*is_file || !looks_like_a_file(argument))
         return ATTN_OK;
     return attn_error_set(
-        error, ATTN_EIO, "%s: %.200s (to %s that text itself: echo TEXT | attn %s -)",
+        error, ATTN_EIO, "%s: %s (to %s that text itself: echo TEXT | attn %s -)",
         is_there ? "a folder, expected a file" : "no such file", argument,
         strncmp(verb, "look", 4) == 0 ? "look at" : "give", verb);
 }
@@ -54,12 +54,11 @@ static attn_status check_text(const char *text, size_t length_bytes, const char 
 {
     const size_t valid = attn_utf8_valid(text, length_bytes);
     if (valid < length_bytes)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "%.300s: not UTF-8 at byte %zu (0x%02X)", place, valid + 1,
-                              (unsigned char)text[valid]);
+        return attn_error_set(error, ATTN_EFORMAT, "%s: not UTF-8 at byte %zu (0x%02X)",
+                              place, valid + 1, (unsigned char)text[valid]);
     if (strlen(text) < length_bytes)
-        return attn_error_set(error, ATTN_EFORMAT,
-                              "%.300s: a byte 0 in it, expected text", place);
+        return attn_error_set(error, ATTN_EFORMAT, "%s: a byte 0 in it, expected text",
+                              place);
     return ATTN_OK;
 }
 
@@ -163,12 +162,12 @@ static attn_status read_line(cli_lines *lines, bool *more, attn_error *error)
     int character = getc(lines->stream);
     lines->length = 0;
     lines->number++;
-    snprintf(lines->place, sizeof lines->place, "%.900s, line %lld", name_of(lines),
+    snprintf(lines->place, sizeof lines->place, "%s, line %lld", name_of(lines),
              (long long)lines->number);
     for (; character != EOF && character != '\n'; character = getc(lines->stream)) {
         if (lines->length == LONGEST_LINE)
             return attn_error_set(error, ATTN_EFORMAT,
-                                  "%.300s: longer than %d bytes, expected a sentence",
+                                  "%s: longer than %d bytes, expected a sentence",
                                   lines->place, LONGEST_LINE);
         ATTN_TRY(reserve(lines, lines->length + 1, error));
         lines->line[lines->length++] = (char)character;

@@ -5,7 +5,7 @@
 #ifndef ATTN_CLI_LINES_H
 #define ATTN_CLI_LINES_H
 
-#include "base/error.h"
+#include "file/path.h"
 
 /* Whether an argument is a file or standard input; verb, with the arguments that stand
  * before a text ("classify MODEL"), is for messages.  One that only looks like the name
@@ -36,8 +36,9 @@ typedef struct cli_lines {
     int64_t number; /* of the line read last, from 1 in each file; 0 of a text */
     char *line;     /* read last, tidied; UTF-8 without a byte 0 */
     size_t length, capacity;
-    bool has_tab;     /* the line did, of a file, before it was tidied */
-    char place[1024]; /* of the line, for messages: "mats.txt, line 3", "the text" */
+    bool has_tab; /* the line did, of a file, before it was tidied */
+    char place[ATTN_PATH_BYTES +
+               32]; /* of the line, for messages: "mats.txt, line 3", "the text" */
 } cli_lines;
 
 /* No argument: standard input. */

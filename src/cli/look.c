@@ -68,7 +68,7 @@ static attn_status make_record(const arguments *a, attn_record **record,
     if (is_file && attn_file_named(a->text, ".attn")) {
         if (a->model != NULL || a->beams > 0 || a->translation != NULL)
             return attn_error_set(error, ATTN_EINVAL,
-                                  "%.200s is a record: it has its model and translation; "
+                                  "%s is a record: it has its model and translation; "
                                   "expected no --model, --beam or --translation",
                                   a->text);
         return attn_record_load(record, a->text, error);

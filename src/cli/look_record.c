@@ -111,7 +111,7 @@ attn_status look_make_record(const look_request *request, attn_record **record,
     const char *const name = base_name(folder);
     if (request->is_picture && !is_one_of(type, pictures))
         status = attn_error_set(error, ATTN_EINVAL,
-                                "%.200s is a picture; %.60s reads text: expected a "
+                                "%s is a picture; %.60s reads text: expected a "
                                 "captioner as --model",
                                 request->text, name);
     else if (is_one_of(type, texts) && (request->translation || request->beams > 0))

@@ -11,7 +11,7 @@
 
 static void say_list(const char *format, va_list arguments)
 {
-    char text[4096];
+    char text[2 * ATTN_PATH_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
     attn_show(stderr, text, strlen(text));
 }

@@ -18,7 +18,7 @@ attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
     const attn_reader_config *const config = attn_reader_config_of(reader->reader);
     if (config->tags != tags)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%.200s: its labels are of %s: attn %s reads with it",
+                              "%s: its labels are of %s: attn %s reads with it",
                               reader->folder, config->tags ? "words" : "texts",
                               config->tags ? "tag" : "classify");
     ATTN_TRY(attn_folder_tokenizer_load(&reader->tokenizer, reader->folder,
@@ -57,7 +57,7 @@ attn_status cli_reader_each(const char *verb, char **arguments, int count,
         }
         status = what(user, lines.line, lines.length, &inner);
         if (status != ATTN_OK) {
-            attn_error_set(error, status, "%s: %.400s", lines.place, inner.message);
+            attn_error_set(error, status, "%s: %s", lines.place, inner.message);
             break;
         }
     }

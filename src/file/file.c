@@ -26,12 +26,10 @@ struct attn_file_writer {
     bool failed;     /* a put failed: close must not rename */
 };
 
-/* Of a long path the beginning, so that there is room for the reason. */
 static attn_status cannot(attn_error *error, const char *what, const char *path)
 {
-    enum { SHOWN = 400 };
-    return attn_error_set(error, ATTN_EIO, "cannot %s %.*s%s: %s", what, SHOWN, path,
-                          strlen(path) > SHOWN ? "…" : "", strerror(errno));
+    return attn_error_set(error, ATTN_EIO, "cannot %s %s: %s", what, path,
+                          strerror(errno));
 }
 
 /* ---- Reading --------------------------------------------------------------------- */

@@ -54,7 +54,7 @@ __attribute__((format(printf, 2, 3))) static attn_status refuse(struct scanner *
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return attn_error_set(scanner->error, ATTN_EFORMAT, "%.120s: header, byte %zu: %s",
+    return attn_error_set(scanner->error, ATTN_EFORMAT, "%s: header, byte %zu: %s",
                           scanner->file, (size_t)(scanner->at - scanner->start), reason);
 }
 

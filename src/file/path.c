@@ -6,27 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SHOWN = 60 }; /* bytes of folder and of name, in a message */
-
-static const char *mark_if_cut(size_t length)
-{
-    return length > SHOWN ? "…" : "";
-}
-
 static attn_status join(char *path, const char *folder, size_t folder_length,
                         const char *name, attn_error *error)
 {
     const char *const slash = folder_length > 0 ? "/" : "";
     if (folder_length > 0 && folder[folder_length - 1] == '/')
         folder_length--;
-    const size_t name_length = strlen(name);
-    const size_t length = folder_length + strlen(slash) + name_length;
+    const size_t length = folder_length + strlen(slash) + strlen(name);
     if (length >= ATTN_PATH_BYTES)
-        return attn_error_set(error, ATTN_EIO,
-                              "%.*s%s%s%.*s%s: a path of %zu bytes, expected at most %d",
-                              folder_length > SHOWN ? SHOWN : (int)folder_length, folder,
-                              mark_if_cut(folder_length), slash, SHOWN, name,
-                              mark_if_cut(name_length), length, ATTN_PATH_BYTES - 1);
+        return attn_error_set(
+            error, ATTN_EIO, "%.*s%s%s: a path of %zu bytes, expected at most %d",
+            (int)folder_length, folder, slash, name, length, ATTN_PATH_BYTES - 1);
     snprintf(path, ATTN_PATH_BYTES, "%.*s%s%s", (int)folder_length, folder, slash, name);
     return ATTN_OK;
 }
@@ -58,8 +48,7 @@ attn_status attn_path_data(char *path, const char *first, const char *file,
         if (access(there, F_OK) == 0)
             return attn_path_join(path, "", there, error);
     }
-    return attn_error_set(error, ATTN_EIO,
-                          "%.200s is neither %.100s nor in ATTN_DATA, %.200s", file,
+    return attn_error_set(error, ATTN_EIO, "%s is neither %s nor in ATTN_DATA, %s", file,
                           place, has_data ? data : "which is not set");
 }
 

@@ -60,25 +60,25 @@ static attn_status check_data(const struct attn_header *header, const char *name
         const struct attn_header_tensor *const entry = &header->tensors[i];
         if (entry->end > data_bytes)
             return attn_error_set(error, ATTN_EFORMAT,
-                                  "%.120s: tensor \"%.80s\" ends at byte %" PRIu64
+                                  "%s: tensor \"%.80s\" ends at byte %" PRIu64
                                   " of the data, which has %zu",
                                   name, entry->tensor.name, entry->end, data_bytes);
         if (entry->begin < at)
-            return attn_error_set(
-                error, ATTN_EFORMAT,
-                "%.120s: tensors \"%.80s\" and \"%.80s\" overlap at byte "
-                "%" PRIu64 " of the data",
-                name, entry[-1].tensor.name, entry->tensor.name, entry->begin);
+            return attn_error_set(error, ATTN_EFORMAT,
+                                  "%s: tensors \"%.80s\" and \"%.80s\" overlap at byte "
+                                  "%" PRIu64 " of the data",
+                                  name, entry[-1].tensor.name, entry->tensor.name,
+                                  entry->begin);
         if (entry->begin > at)
             return attn_error_set(error, ATTN_EFORMAT,
-                                  "%.120s: a hole of %" PRIu64 " bytes before tensor "
+                                  "%s: a hole of %" PRIu64 " bytes before tensor "
                                   "\"%.80s\"",
                                   name, entry->begin - at, entry->tensor.name);
         at = entry->end;
     }
     if (at != data_bytes)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%.120s: %" PRIu64 " bytes after the last tensor belong to "
+                              "%s: %" PRIu64 " bytes after the last tensor belong to "
                               "none",
                               name, data_bytes - at);
     return ATTN_OK;
@@ -90,12 +90,12 @@ static attn_status check_names(const attn_safetensors *file, const char *name,
     for (size_t i = 1; i < file->header.count; i++)
         if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
             return attn_error_set(error, ATTN_EFORMAT,
-                                  "%.120s: two tensors are named \"%.80s\"", name,
+                                  "%s: two tensors are named \"%.80s\"", name,
                                   file->by_name[i]->name);
     for (size_t i = 1; i < file->header.note_count; i++)
         if (compare_keys(&file->header.notes[i - 1], &file->header.notes[i]) == 0)
             return attn_error_set(error, ATTN_EFORMAT,
-                                  "%.120s: __metadata__ has \"%.80s\" twice", name,
+                                  "%s: __metadata__ has \"%.80s\" twice", name,
                                   file->header.notes[i].key);
     return ATTN_OK;
 }
@@ -104,23 +104,20 @@ static attn_status header_length(const void *data, size_t bytes, const char *nam
                                  size_t *length, attn_error *error)
 {
     if (bytes < LENGTH_BYTES)
-        return attn_error_set(
-            error, ATTN_EFORMAT,
-            "%.120s has %zu bytes, expected at least 8: the length of a "
-            "safetensors header",
-            name, bytes);
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s has %zu bytes, expected at least 8: the length of a "
+                              "safetensors header",
+                              name, bytes);
     uint64_t claimed;
     memcpy(&claimed, data, LENGTH_BYTES);
     if (claimed > bytes - LENGTH_BYTES)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%.120s: the header has %" PRIu64
-                              " bytes by its own account, "
+                              "%s: the header has %" PRIu64 " bytes by its own account, "
                               "the file %zu after that: not safetensors, or cut off",
                               name, claimed, bytes - LENGTH_BYTES);
     if (claimed > HEADER_LIMIT)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%.120s: the header has %" PRIu64
-                              " bytes, expected at most "
+                              "%s: the header has %" PRIu64 " bytes, expected at most "
                               "%d",
                               name, claimed, HEADER_LIMIT);
     *length = (size_t)claimed;

@@ -39,7 +39,7 @@ attn_status attn_check_picture(const attn_captioner *captioner,
     if (picture->rows == config->rows && picture->columns == config->columns)
         return ATTN_OK;
     return attn_error_set(error, ATTN_EFORMAT,
-                          "%.200s has %lld × %lld points, expected %lld × %lld, as the "
+                          "%s has %lld × %lld points, expected %lld × %lld, as the "
                           "model reads",
                           name, (long long)picture->columns, (long long)picture->rows,
                           (long long)config->columns, (long long)config->rows);

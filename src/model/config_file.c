@@ -193,12 +193,10 @@ const char *attn_activation_name(attn_activation activation)
 
 attn_status attn_config_file_blame(const attn_config_file *file, attn_status status)
 {
-    char message[sizeof file->error->message];
     if (status != ATTN_EINVAL)
         return status;
-    memcpy(message, file->error->message, sizeof message);
-    return attn_error_set(file->error, ATTN_EFORMAT, "%.200s: %.300s", file->path,
-                          message);
+    return attn_error_set(file->error, ATTN_EFORMAT, "%s: %s", file->path,
+                          file->error->message);
 }
 
 /* ---- Writing --------------------------------------------------------------------- */
@@ -228,7 +226,7 @@ attn_status attn_config_file_write(json_t *document, const char *folder, const c
                                 : NULL;
     json_decref(document);
     if (!text)
-        return attn_error_set(error, ATTN_ENOMEM, "%.200s/%s: no memory", folder, name);
+        return attn_error_set(error, ATTN_ENOMEM, "%s/%s: no memory", folder, name);
     size_t length = strlen(text);
     text[length++] = '\n'; /* in the place of the NUL, which is not written */
     attn_status status = attn_path_join(path, folder, name, error);

@@ -46,7 +46,7 @@ attn_status attn_folder_tokenizer_load(attn_tokenizer **tokenizer, const char *f
     *tokenizer = NULL;
     return attn_error_set(
         error, ATTN_EFORMAT,
-        "%.200s: tokenizer.json has %lld tokens, expected %lld, as the model has", folder,
+        "%s: tokenizer.json has %lld tokens, expected %lld, as the model has", folder,
         (long long)tokens, (long long)vocabulary);
 }
 

@@ -156,7 +156,7 @@ static attn_status load_bert(attn_reader **reader, const attn_config_file *file,
     attn_status status = ATTN_OK;
     if (of_bert->head == ATTN_BERT_MASKED)
         status = attn_error_set(error, ATTN_EUNSUPPORTED,
-                                "%.200s: a masked language model, expected one with "
+                                "%s: a masked language model, expected one with "
                                 "labels of texts or tokens",
                                 path);
     if (status == ATTN_OK)

@@ -284,11 +284,10 @@ attn_status attn_tokens_fit(const char *what, size_t count, int64_t most,
 {
     if ((int64_t)count <= most)
         return ATTN_OK;
-    return attn_error_set(
-        error, ATTN_EFORMAT,
-        "%.300s has %zu tokens, expected at most %lld: the model has no "
-        "more positions. Give it one sentence at a time",
-        what, count, (long long)most);
+    return attn_error_set(error, ATTN_EFORMAT,
+                          "%s has %zu tokens, expected at most %lld: the model has no "
+                          "more positions. Give it one sentence at a time",
+                          what, count, (long long)most);
 }
 
 /* ---- Decoding -------------------------------------------------------------------- */

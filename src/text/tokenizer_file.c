@@ -34,8 +34,7 @@ __attribute__((format(printf, 2, 3))) static attn_status refuse(struct loader *l
     va_start(arguments, format);
     vsnprintf(reason, sizeof reason, format, arguments);
     va_end(arguments);
-    return attn_error_set(loader->error, ATTN_EFORMAT, "%.100s: %s", loader->path,
-                          reason);
+    return attn_error_set(loader->error, ATTN_EFORMAT, "%s: %s", loader->path, reason);
 }
 
 static attn_status no_memory(struct loader *loader)

@@ -189,8 +189,8 @@ static attn_status append_pairs(attn_passages *texts, const attn_corpus *corpus,
             ATTN_TRY(attn_passages_append(texts, text, strlen(text), scorer->tokenizer,
                                           positions, error));
             if (texts->count > before + 1) {
-                char place[1024];
-                snprintf(place, sizeof place, "%.900s, line %zu", path, line + 1);
+                char place[ATTN_PATH_BYTES + 32];
+                snprintf(place, sizeof place, "%s, line %zu", path, line + 1);
                 return attn_tokens_fit(
                     place, texts->begin[texts->count] - texts->begin[before] - 1,
                     positions - 1, error);

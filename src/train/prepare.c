@@ -28,7 +28,7 @@ static attn_status make_folder(struct attn_training *training, attn_error *error
             training->made_from =
                 training->made_from ? training->made_from : (size_t)(c - folder);
         else if (errno != EEXIST)
-            return attn_error_set(error, ATTN_EIO, "%.400s: %s", folder, strerror(errno));
+            return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
         *c = end;
         if (end == '\0')
             return ATTN_OK;
@@ -67,12 +67,12 @@ static attn_status lock_folder(struct attn_training *training, attn_error *error
     const char *const folder = training->task.options->out;
     const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (file < 0)
-        return attn_error_set(error, ATTN_EIO, "%.400s: %s", folder, strerror(errno));
+        return attn_error_set(error, ATTN_EIO, "%s: %s", folder, strerror(errno));
     const bool is_taken = flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (is_taken) {
         close(file);
         return attn_error_set(error, ATTN_EIO,
-                              "%.400s: another training writes to this folder", folder);
+                              "%s: another training writes to this folder", folder);
     }
     training->is_locked = true; /* or its file system has no locks */
     training->folder_file = file;
@@ -88,11 +88,10 @@ static attn_status spare_model(const char *folder, attn_error *error)
         char path[ATTN_PATH_BYTES];
         ATTN_TRY(attn_path_join(path, folder, files[n], error));
         if (access(path, F_OK) == 0)
-            return attn_error_set(
-                error, ATTN_EIO,
-                "%.400s is there and no checkpoint.safetensors to go on "
-                "from: expected another --out, or one without a model",
-                path);
+            return attn_error_set(error, ATTN_EIO,
+                                  "%s is there and no checkpoint.safetensors to go on "
+                                  "from: expected another --out, or one without a model",
+                                  path);
     }
     return ATTN_OK;
 }
@@ -132,7 +131,7 @@ static attn_status prepare_task(attn_task *task, bool goes_on, attn_error *error
     if (status != ATTN_EINVAL)
         *error = refusal;
     else
-        attn_error_set(error, ATTN_EFORMAT, "%.200s: model: %.280s",
+        attn_error_set(error, ATTN_EFORMAT, "%s: model: %s",
                        *task->recipe->path ? task->recipe->path : "the recipe",
                        refusal.message);
     return error->status;
@@ -188,7 +187,7 @@ static attn_status prepare(struct attn_training *training, attn_error *error)
     ATTN_TRY(lock_folder(training, error));
     const bool goes_on = access(training->checkpoint, F_OK) == 0;
     if (options->resume && !goes_on)
-        return attn_error_set(error, ATTN_EIO, "%.400s: %s", training->checkpoint,
+        return attn_error_set(error, ATTN_EIO, "%s: %s", training->checkpoint,
                               strerror(errno));
     if (!goes_on)
         ATTN_TRY(spare_model(options->out, error));

@@ -37,8 +37,7 @@ attn_status attn_progress_start(attn_progress *progress, FILE *talk, const char 
     ATTN_TRY(attn_path_join(progress->path, folder, "log.jsonl", error));
     progress->log = fopen(progress->path, "a");
     if (!progress->log)
-        return attn_error_set(error, ATTN_EIO, "%.400s: %s", progress->path,
-                              strerror(errno));
+        return attn_error_set(error, ATTN_EIO, "%s: %s", progress->path, strerror(errno));
     setvbuf(progress->log, NULL, _IONBF, 0);
     return ATTN_OK;
 }

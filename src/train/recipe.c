@@ -389,7 +389,7 @@ attn_status attn_recipe_find(const char *recipe_path, const char *file, char *fo
 {
     if (*file == '/')
         return attn_path_join(found, "", file, error);
-    char beside[ATTN_PATH_BYTES], place[128];
+    char beside[ATTN_PATH_BYTES], place[ATTN_PATH_BYTES + 32];
     const char *const slash = strrchr(recipe_path, '/');
     const int folder = slash ? (int)(slash - recipe_path) + 1 : 0;
     ATTN_TRY(attn_path_beside(beside, recipe_path, file, error));

@@ -209,7 +209,7 @@ static attn_status prepare_data(attn_task *task, bool goes_on, attn_error *error
     ATTN_TRY(attn_digits_load(&state->digits, task->options->train, error));
     if (strcmp(task->options->train, task->options->valid) != 0)
         return attn_error_set(error, ATTN_EFORMAT,
-                              "train is %.200s and valid %.200s: expected one file of "
+                              "train is %s and valid %s: expected one file of "
                               "digits, whose parts are told apart by their place",
                               task->options->train, task->options->valid);
     if (state->digits.images.extent[0] < 8)

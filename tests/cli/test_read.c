@@ -222,6 +222,28 @@ static void what_cannot_be_read_is_named(void **state)
                "attn tag: --bream is not an option (attn tag --help)\n");
 }
 
+static void a_long_path_hides_no_reason(void **state)
+{
+    (void)state;
+    char command[512];
+    write_long_path(900, "/end.txt");
+    snprintf(command, sizeof command,
+             "cd '%s' && mkdir -p \"$(dirname \"$(cat long)\")\" && "
+             "printf 'x\\n\\377\\n' > \"$(cat long)\"",
+             folder);
+    assert_int_equal(system(command), 0);
+    run_result result = run("classify texts \"$(cat long)\"", "");
+    assert_int_equal(result.code, 1);
+    if (!strstr(result.err, "/end.txt, line 2: not UTF-8 at byte 1 (0xFF)\n"))
+        fail_msg("%s", result.err);
+    run_free(&result);
+    result = run("eval texts \"$(cat long)\"", "");
+    assert_int_equal(result.code, 1);
+    if (!strstr(result.err, "/end.txt, line 2: not UTF-8"))
+        fail_msg("%s", result.err);
+    run_free(&result);
+}
+
 static void a_terminal_is_commanded_by_no_text(void **state)
 {
     (void)state;
@@ -249,6 +271,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(words_have_their_labels),
         cmocka_unit_test(eval_prints_figures_in_words_and_the_labels_as_a_table),
         cmocka_unit_test(what_cannot_be_read_is_named),
+        cmocka_unit_test(a_long_path_hides_no_reason),
         cmocka_unit_test(a_terminal_is_commanded_by_no_text),
     };
     if (argc != 2) {

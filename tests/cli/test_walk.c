@@ -313,9 +313,9 @@ static void a_long_path_to_write_to_is_refused_and_not_cut(void **state)
         size_t length_bytes;
         const char *end; /* of the message */
     } cases[] = {
-        {1000, "a…: No such file or directory\n"},
-        {4096, "a…: a path of 4096 bytes, expected at most 4095\n"},
-        {8000, "a…: a path of 8000 bytes, expected at most 4095\n"},
+        {1000, "a.svg: No such file or directory\n"},
+        {4096, "a.svg: a path of 4096 bytes, expected at most 4095\n"},
+        {8000, "a.svg: a path of 8000 bytes, expected at most 4095\n"},
     };
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
         write_long_path(cases[n].length_bytes, ".svg");

@@ -1,10 +1,12 @@
 /* Paths are joined whole or not at all; data are found here or where ATTN_DATA says. */
 #define _XOPEN_SOURCE 700 /* setenv */
 #include "file/path.h"
+#include "file/utf8.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 /* cmocka last: it needs what stands above */
@@ -48,6 +50,54 @@ static void a_name_beside_a_file_is_in_the_folder_of_the_file(void **state)
     }
 }
 
+/* However long the path is, and whichever character the cut falls on. */
+static void a_message_keeps_its_beginning_and_its_reason(void **state)
+{
+    (void)state;
+    static const char reason[] = "/sentences.tsv: line 3 has no tab, expected a label";
+    for (size_t length = 400; length < 2000; length++) {
+        char folder[2048] = "/data", whole[4096];
+        while (strlen(folder) < length)
+            strcat(folder, length % 3 ? "\xC3\xA9" : "/\xE6\x97\xA5");
+        snprintf(whole, sizeof whole, "%s%s", folder, reason);
+        assert_int_equal(attn_error_set(&error, ATTN_EFORMAT, "%s%s", folder, reason),
+                         ATTN_EFORMAT);
+        const size_t said = strlen(error.message);
+        if (strlen(whole) < sizeof error.message) {
+            assert_string_equal(error.message, whole);
+            continue;
+        }
+        assert_in_range(said, sizeof error.message - 8, sizeof error.message - 1);
+        assert_memory_equal(error.message, "/data", 5);
+        assert_non_null(strstr(error.message, "…"));
+        assert_string_equal(error.message + said - strlen(reason), reason);
+        assert_int_equal(attn_utf8_valid(error.message, said), said);
+    }
+}
+
+static void a_message_may_quote_the_one_before(void **state)
+{
+    (void)state;
+    (void)attn_error_set(&error, ATTN_EIO, "no room");
+    (void)attn_error_set(&error, ATTN_EIO, "%s: %s", "a.txt", error.message);
+    assert_string_equal(error.message, "a.txt: no room");
+    char *const name = calloc(1, 100001);
+    assert_non_null(name);
+    memset(name, 'n', 100000);
+    (void)attn_error_set(&error, ATTN_EIO, "%s: %s", name, error.message);
+    assert_non_null(strstr(error.message, "n…n"));
+    assert_non_null(strstr(error.message, "n: a.txt: no room"));
+    free(name);
+}
+
+/* Of a path of many a's, cut. */
+static void assert_said(const char *end)
+{
+    assert_memory_equal(error.message, "aaaaaaaa", 8);
+    assert_non_null(strstr(error.message, "a…a"));
+    assert_string_equal(error.message + strlen(error.message) - strlen(end), end);
+}
+
 static void the_longest_path_fits_and_one_of_a_byte_more_is_refused(void **state)
 {
     (void)state;
@@ -61,9 +111,7 @@ static void the_longest_path_fits_and_one_of_a_byte_more_is_refused(void **state
     strcpy(path, "as it was");
     assert_int_equal(attn_path_join(path, long_folder, "names", &error), ATTN_EIO);
     assert_string_equal(path, "as it was");
-    assert_string_equal(error.message,
-                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…/"
-                        "names: a path of 4096 bytes, expected at most 4095");
+    assert_said("/names: a path of 4096 bytes, expected at most 4095");
     strcat(long_folder, "/x");
     assert_int_equal(attn_path_beside(path, long_folder, "names", &error), ATTN_EIO);
     assert_string_equal(path, "as it was");
@@ -76,9 +124,7 @@ static void a_path_of_its_own_is_checked_against_the_same_limit(void **state)
     memset(path, 'a', sizeof path);
     path[ATTN_PATH_BYTES] = '\0';
     assert_int_equal(attn_path_check(path, &error), ATTN_EIO);
-    assert_string_equal(error.message,
-                        "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…: "
-                        "a path of 4096 bytes, expected at most 4095");
+    assert_said("a: a path of 4096 bytes, expected at most 4095");
     path[ATTN_PATH_BYTES - 1] = '\0';
     assert_int_equal(attn_path_check(path, &error), ATTN_OK);
 }
@@ -115,6 +161,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_name_is_joined_to_a_folder_by_one_slash),
         cmocka_unit_test(a_name_beside_a_file_is_in_the_folder_of_the_file),
+        cmocka_unit_test(a_message_keeps_its_beginning_and_its_reason),
+        cmocka_unit_test(a_message_may_quote_the_one_before),
         cmocka_unit_test(the_longest_path_fits_and_one_of_a_byte_more_is_refused),
         cmocka_unit_test(a_path_of_its_own_is_checked_against_the_same_limit),
         cmocka_unit_test(data_are_found_as_given_or_in_the_folder_of_data),
