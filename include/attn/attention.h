@@ -168,11 +168,21 @@ typedef enum attn_alignment {
 
 /** What a score is, before all that options do to it. */
 typedef enum attn_score {
-    ATTN_SCORE_DOT,     /* scale · query·key: Vaswani et al. 2017, section 3.2.1 */
-    ATTN_SCORE_ADDITIVE /* scale · Σ_d v[d]·tanh(query[d] + key[d]): Bahdanau et al. 2014,
-                         * appendix A.1.2.  query is their W s and key their U h, already
-                         * projected; a bias belongs to either projection */
+    ATTN_SCORE_DOT,      /* scale · query·key: Vaswani et al. 2017, section 3.2.1 */
+    ATTN_SCORE_ADDITIVE, /* scale · Σ_d v[d]·tanh(query[d] + key[d]): Bahdanau et al.
+                          * 2014, appendix A.1.2.  query is their W s and key their U h,
+                          * already projected; a bias belongs to either projection */
+    ATTN_SCORE_LINEAR /* ln φ(query)·φ(key): weights are then products of features over
+                       * their sum, which is linear attention.  linear.h has its output
+                       * without a walk over all pairs; this is to look into it */
 } attn_score;
+
+/** φ: what linear attention makes of each element of queries and keys. */
+typedef enum attn_feature {
+    ATTN_FEATURE_ELU,     /* φ(x) = elu(x) + 1, positive: Katharopoulos et al. 2020 */
+    ATTN_FEATURE_RELU,    /* φ(x) = max(x, 0); a row of features may then be 0 */
+    ATTN_FEATURE_IDENTITY /* φ(x) = x, for features made before */
+} attn_feature;
 
 /**
  * Scores go, in this order, through: scale → softcap → bias, ALiBi and forget gates →
@@ -183,8 +193,10 @@ typedef struct attn_options {
     attn_score score;
     const float *additive; /* v of each head, [H][D] and contiguous, with
                             * ATTN_SCORE_ADDITIVE; else NULL */
-    float scale;           /* finite; 0 and negative mean what they say */
-    float softcap;         /* c > 0 turns a score s into c·tanh(s/c); 0 leaves it */
+    attn_feature feature;  /* with ATTN_SCORE_LINEAR */
+    float scale;   /* finite; 0 and negative mean what they say.  Not consulted with
+                    * ATTN_SCORE_LINEAR: a factor of all products is none */
+    float softcap; /* c > 0 turns a score s into c·tanh(s/c); 0 leaves it */
 
     attn_alignment alignment;
     int64_t query_offset; /* with ATTN_ALIGN_OFFSET */
@@ -243,6 +255,10 @@ ATTN_API void attn_options_init(attn_options *options, const attn_shape *shape);
  * caller's. */
 ATTN_API void attn_options_init_additive(attn_options *options, const attn_shape *shape,
                                          const float *additive);
+
+/** The same for linear attention. */
+ATTN_API void attn_options_init_linear(attn_options *options, const attn_shape *shape,
+                                       attn_feature feature);
 
 /** Which blocks of keys a block of queries sees, both counted by their place: its own and
  * its neighbours' (`local` on either side, −1 for none), the first `global` ones, which
@@ -341,6 +357,10 @@ typedef struct attn_tensors {
  * Additive scores take no tanh for a pair of query and key, but each term v[d]·tanh is
  * within 3e-7·|v[d]|.  Those above are bounds for |scale|·Σ|v[d]| ≤ 30 then.
  *
+ * With ATTN_SCORE_LINEAR the bounds are those for features that are not negative.  A pair
+ * whose product is 0 weighs nothing, like one whose score is −∞; one that is negative,
+ * which identity features may give, has no logarithm and makes its row NaN.
+ *
  * Formula: Vaswani et al. 2017, section 3.2.1, and see attn_score; one pass over the keys
  * with a running maximum: Milakov and Gimelshein 2018, algorithm 3.
  *
@@ -372,7 +392,8 @@ typedef struct attn_gradients {
 } attn_gradients;
 
 /**
- * Gradients of softmax attention, from what attn_forward was given and wrote: tensors as
+ * Gradients of softmax attention (of linear attention: attn_linear_backward;
+ * ATTN_SCORE_LINEAR is refused), from what attn_forward was given and wrote: tensors as
  * in that call, with output and lse as it left them (statistics are not consulted), and
  * the same options, dropout seed included.  Weights are computed again from the scores
  * and lse; where that is more than 64 in size and its rounding would show, from the
@@ -396,7 +417,8 @@ typedef struct attn_gradients {
  *
  * Formula: Dao et al. 2022, appendix B.4; dS = P ∘ (dO Vᵀ − rowsum(dO ∘ O)).
  *
- * @return ATTN_OK, ATTN_EINVAL or ATTN_ENOMEM; gradients are untouched unless ATTN_OK.
+ * @return ATTN_OK, ATTN_EINVAL, ATTN_EUNSUPPORTED or ATTN_ENOMEM; gradients are untouched
+ *         unless ATTN_OK.
  */
 ATTN_API ATTN_CHECKED attn_status attn_backward(attn_context *context,
                                                 const attn_shape *shape,

@@ -4,7 +4,8 @@
  *
  * so that what a query needs of all keys before it is a matrix of D · Dv numbers, and
  * work grows with the length and not with its square.  It is another model than softmax
- * attention, not a faster way to it.
+ * attention, not a faster way to it.  Its weights, w_ij = φ(q_i)·φ(k_j) over their sum,
+ * are there to be looked into as those of softmax are, by a walk over all pairs.
  *
  * Formula: Katharopoulos et al. 2020, "Transformers are RNNs", equations 5 and 12. */
 #ifndef ATTN_LINEAR_H
@@ -15,12 +16,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum attn_feature {
-    ATTN_FEATURE_ELU,     /* φ(x) = elu(x) + 1, positive: the paper's */
-    ATTN_FEATURE_RELU,    /* φ(x) = max(x, 0); a row of features may then be 0 */
-    ATTN_FEATURE_IDENTITY /* φ(x) = x, for features made before */
-} attn_feature;
 
 /** Three ways to the same numbers, up to rounding. */
 typedef enum attn_linear_form {
@@ -42,17 +37,25 @@ typedef struct attn_linear_options {
 } attn_linear_options;
 
 /**
- * Writes tensors->output; lse and statistics are not consulted, since there is no
- * softmax. Of options causal, alignment, query_offset, lengths and packed sequences
- * count; what else would change a score (softcap, a window, keep, bias, slopes, sinks,
- * dropout, additive scores) is refused; scale is not consulted.
+ * Writes tensors->output.  Of options causal, alignment, query_offset, lengths and packed
+ * sequences count; what else would change a score (softcap, a window, keep, bias, slopes,
+ * sinks, dropout, additive scores) is refused; scale is not consulted.  A score of
+ * ATTN_SCORE_LINEAR is one that changes nothing, if its feature is linear's.
+ *
+ * Writes lse, which is ln Σ_j φ(q_i)·φ(k_j) here, and statistics of the weights where
+ * asked for: what attn_forward gives with ATTN_SCORE_LINEAR, in the same time, which
+ * grows with the square of the length, and with its errors; memory grows as there.  No
+ * bit of the output changes.  attn_weights with that score gives the weights themselves.
+ *
+ * With a state both are refused: of keys that came before only sums are left.
  *
  * A query that sees no key, or whose features and those of all its keys are orthogonal
  * (the denominator is 0), gets output 0.  What a query cannot see is never read into its
  * row.  A sequence has the same bits whatever else is in the batch, and for any number of
  * threads.  Memory of the context: a few hundred rows and D · Dv floats a thread.
  *
- * @param linear  NULL for elu + 1, chunked, no state.
+ * @param linear  NULL for chunked, no state, and elu + 1 or the feature of a score of
+ *                ATTN_SCORE_LINEAR.
  * @return ATTN_OK, ATTN_EINVAL, ATTN_EUNSUPPORTED (an option that is refused) or
  *         ATTN_ENOMEM; outputs are untouched unless ATTN_OK.
  */
@@ -64,7 +67,8 @@ ATTN_API ATTN_CHECKED attn_status attn_linear_forward(attn_context *context,
 
 /**
  * Gradients of query, key and value (those of bias and sinks are to be NULL), from what
- * attn_linear_forward was given and wrote; a state is refused.  Takes sums of the longest
+ * attn_linear_forward was given and wrote (lse and statistics are not consulted); a state
+ * is refused.  Takes sums of the longest
  * sequence's keys and queries as scratch.
  */
 ATTN_API ATTN_CHECKED attn_status attn_linear_backward(attn_context *context,

@@ -50,6 +50,11 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     ATTN_TRY(attn_problem_init(&backward->problem, context, function, shape, tensors,
                                options,
                                ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT | ATTN_NEEDS_LSE));
+    if (attn_problem_is_linear(&backward->problem))
+        return attn_context_fail(context, ATTN_EUNSUPPORTED,
+                                 "%s: options.score is ATTN_SCORE_LINEAR, expected "
+                                 "another: attn_linear_backward has its gradients",
+                                 function);
     ATTN_TRY(attn_check_given(context, function, "gradients", gradients));
     ATTN_TRY(attn_check_gradients(context, function, shape, options, gradients));
     const size_t width = context->kernels->panel_vectors * lanes;

@@ -28,7 +28,7 @@ struct attn_decode_counts {
     int64_t groups, slots, units;
 };
 
-/* Whether the sequence has one query, without dropout, and rows without
+/* Whether the sequence has one query, without dropout and features, and rows without
  * gaps inside for keys and values. */
 bool attn_decode_takes(const struct attn_problem *problem,
                        const struct attn_sequence *sequence);

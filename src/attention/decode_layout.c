@@ -13,6 +13,7 @@ bool attn_decode_takes(const struct attn_problem *problem,
     if (problem->cached)
         return true;
     return sequence->Lq == 1 && problem->options->dropout == 0.0 &&
+           !attn_problem_is_linear(problem) &&
            (shape->D == 1 || problem->tensors->key.stride[3] == 1) &&
            (shape->Dv == 1 || problem->tensors->value.stride[3] == 1);
 }

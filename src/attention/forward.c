@@ -151,7 +151,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, run.first, run.end))
         return;
-    group->block.careful = !forward->pairs && hides_keys(&group->block) &&
+    group->block.careful = !forward->pairs && panel->Dv > 0 &&
+                           hides_keys(&group->block) &&
                            !values_are_finite(group, keys.first, keys.end);
     struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
     float *scores = group->scores;
@@ -165,6 +166,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     kernels->softmax(panel, scores, &group->block, sweep);
     if (kept)
         attn_kept_note(kept, panel, &group->block);
+    if (panel->Dv == 0)
+        return;
     const float *const weights = sweep->dropped ? sweep->dropped : scores;
     if (forward->pairs)
         forward->pairs->value(panel, weights, &group->block);
@@ -202,6 +205,8 @@ static void finish_panel(struct group *group, size_t p,
     if (group->kept_memory)
         attn_kept_finish(&group->kept[p], forward, panel, inverse, &group->walk,
                          &group->block, group->scores);
+    if (panel->Dv == 0)
+        return;
     const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
                                                panel->queries, (int64_t)panel->Dv);
     forward->kernels->store(&to, panel->output, width, of_output);

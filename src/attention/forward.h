@@ -26,7 +26,8 @@ struct attn_forward {
     _Atomic int64_t next; /* unit */
 };
 
-/* Everything but the memory. */
+/* Everything but the memory.  A problem whose shape has a Dv of 0, which no caller can
+ * give, leaves values and output alone: its lse and statistics are wanted. */
 ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
                                              attn_context *context,
                                              const struct attn_problem *problem);

@@ -48,11 +48,20 @@ attn_status attn_linear_init(struct attn_linear *linear, attn_context *context,
                              const attn_linear_options *given)
 {
     *linear = (struct attn_linear){.kernels = context->kernels};
-    if (given)
-        linear->options = *given;
     ATTN_TRY(attn_problem_init(&linear->problem, context, function, shape, tensors,
                                options, ATTN_NEEDS_VALUE | ATTN_NEEDS_OUTPUT));
     ATTN_TRY(check_options(context, function, options));
+    const bool is_linear = attn_problem_is_linear(&linear->problem);
+    if (given)
+        linear->options = *given;
+    else if (is_linear)
+        linear->options.feature = options->feature;
+    if (is_linear && linear->options.feature != options->feature)
+        return attn_context_fail(context, ATTN_EINVAL,
+                                 "%s: linear.feature is %d and options.feature %d, "
+                                 "expected the same with ATTN_SCORE_LINEAR",
+                                 function, (int)linear->options.feature,
+                                 (int)options->feature);
     if (linear->options.feature > ATTN_FEATURE_IDENTITY)
         return attn_context_fail(context, ATTN_EINVAL,
                                  "%s: linear.feature is %d, expected 0 to %d", function,
@@ -179,19 +188,27 @@ void attn_linear_pair(const struct attn_linear_head *head,
 /* ---- Threads --------------------------------------------------------------------------
  */
 
+attn_status attn_linear_reserve(struct attn_linear *linear, attn_context *context,
+                                int64_t units)
+{
+    size_t bytes = 0;
+    linear->workers = context->threads;
+    if ((int64_t)linear->workers > units)
+        linear->workers = (size_t)units;
+    void *scratch = NULL;
+    if (__builtin_mul_overflow(linear->workers, linear->worker_bytes, &bytes))
+        return attn_context_fail(
+            context, ATTN_ENOMEM,
+            "linear attention: scratch of %zu workers exceeds memory", linear->workers);
+    ATTN_TRY(attn_context_reserve(context, bytes, &scratch));
+    linear->scratch = scratch;
+    return ATTN_OK;
+}
+
 attn_status attn_linear_run(struct attn_linear *linear, attn_context *context,
                             int64_t units, void (*task)(void *linear, size_t worker))
 {
-    size_t workers = context->threads, bytes = 0;
-    if ((int64_t)workers > units)
-        workers = (size_t)units;
-    void *scratch = NULL;
-    if (__builtin_mul_overflow(workers, linear->worker_bytes, &bytes))
-        return attn_context_fail(
-            context, ATTN_ENOMEM,
-            "linear attention: scratch of %zu workers exceeds memory", workers);
-    ATTN_TRY(attn_context_reserve(context, bytes, &scratch));
-    linear->scratch = scratch;
-    attn_context_run(context, workers, task, linear);
+    ATTN_TRY(attn_linear_reserve(linear, context, units));
+    attn_context_run(context, linear->workers, task, linear);
     return ATTN_OK;
 }

@@ -15,7 +15,7 @@ struct attn_linear {
     attn_linear_options options;
     const struct attn_kernels *kernels;
     size_t D_whole, E, E_whole; /* E is Dv + 1: a value, and 1 for the denominator */
-    size_t worker_bytes;
+    size_t workers, worker_bytes;
     char *scratch;
     _Atomic int64_t next; /* unit */
 };
@@ -74,8 +74,11 @@ struct attn_linear_product {
 void attn_linear_multiply(const struct attn_linear *linear,
                           const struct attn_linear_product *product);
 
-/* Runs task(linear, worker) on as many threads as there are units, after taking memory.
- */
+/* Takes memory for as many workers as there are units, and no more than threads. */
+ATTN_CHECKED attn_status attn_linear_reserve(struct attn_linear *linear,
+                                             attn_context *context, int64_t units);
+
+/* Runs task(linear, worker) on that many threads, after taking memory. */
 ATTN_CHECKED attn_status attn_linear_run(struct attn_linear *linear,
                                          attn_context *context, int64_t units,
                                          void (*task)(void *linear, size_t worker));

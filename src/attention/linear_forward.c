@@ -2,6 +2,7 @@
  * the state; what only some queries of a chunk see is multiplied pair by pair.  The three
  * forms differ in where that line is drawn: after each key, at the chunk's first query,
  * or never. */
+#include "attention/forward.h"
 #include "attention/linear.h"
 #include "attention/rows.h"
 #include <string.h>
@@ -188,15 +189,60 @@ static void work(void *argument, size_t worker)
     }
 }
 
+/* The walk over all pairs that finds lse and statistics: softmax attention of the
+ * logarithms of products, without values. */
+struct look {
+    struct attn_problem problem;
+    attn_shape shape;
+    attn_options options;
+    struct attn_forward forward;
+};
+
+static bool is_looked_at(const attn_tensors *tensors)
+{
+    const attn_statistics *const wanted = &tensors->statistics;
+    return tensors->lse || wanted->visible_keys || wanted->received ||
+           attn_statistics_any(wanted);
+}
+
+static attn_status look_prepare(struct look *look, attn_context *context,
+                                const struct attn_linear *l, const char *function)
+{
+    if (l->options.state)
+        return attn_context_fail(context, ATTN_EUNSUPPORTED,
+                                 "%s: linear.state is given with lse or statistics, "
+                                 "expected one or the other: of keys that came before "
+                                 "only sums are left",
+                                 function);
+    look->problem = l->problem;
+    look->shape = *l->problem.shape;
+    look->options = *l->problem.options;
+    ATTN_TRY(attn_check_statistics(context, function, &look->problem));
+    look->shape.Dv = 0;
+    look->options.score = ATTN_SCORE_LINEAR;
+    look->options.feature = l->options.feature;
+    look->problem.shape = &look->shape;
+    look->problem.options = &look->options;
+    return attn_forward_layout(&look->forward, context, &look->problem);
+}
+
 attn_status attn_linear_forward(attn_context *context, const attn_shape *shape,
                                 const attn_tensors *tensors, const attn_options *options,
                                 const attn_linear_options *linear)
 {
+    static const char function[] = "attn_linear_forward";
     struct attn_linear l;
-    ATTN_TRY(attn_linear_init(&l, context, "attn_linear_forward", shape, tensors, options,
-                              linear));
-    if (l.problem.empty)
-        return ATTN_OK;
+    ATTN_TRY(attn_linear_init(&l, context, function, shape, tensors, options, linear));
     l.worker_bytes = attn_round_up(worker_floats(&l) * sizeof(float));
-    return attn_linear_run(&l, context, l.problem.sequences * shape->H, work);
+    const int64_t units = l.problem.empty ? 0 : l.problem.sequences * shape->H;
+    if (is_looked_at(tensors)) {
+        struct look look;
+        void *memory = NULL;
+        ATTN_TRY(look_prepare(&look, context, &l, function));
+        /* Both or neither: what the second of them takes is there before the first. */
+        ATTN_TRY(attn_linear_reserve(&l, context, units));
+        ATTN_TRY(attn_context_reserve(context, look.forward.scratch_bytes, &memory));
+        ATTN_TRY(attn_forward_run(&look.forward, context));
+    }
+    return attn_linear_run(&l, context, units, work);
 }

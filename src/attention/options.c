@@ -19,3 +19,12 @@ void attn_options_init_additive(attn_options *options, const attn_shape *shape,
     options->score = ATTN_SCORE_ADDITIVE;
     options->additive = additive;
 }
+
+void attn_options_init_linear(attn_options *options, const attn_shape *shape,
+                              attn_feature feature)
+{
+    attn_options_init(options, shape);
+    options->scale = 1.0f;
+    options->score = ATTN_SCORE_LINEAR;
+    options->feature = feature;
+}

@@ -2,6 +2,7 @@
 #include "attention/panel.h"
 #include "attention/forget.h"
 #include "attention/rows.h"
+#include "kernel/linear_table.h"
 #include "kernel/pair_table.h"
 #include <assert.h>
 #include <math.h>
@@ -77,7 +78,9 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
     const size_t width = panel->vectors * walk->kernels->lanes;
-    const float scale = walk->problem->options->scale;
+    const bool linear = attn_problem_is_linear(walk->problem);
+    const float scale = linear ? 1.0f : walk->problem->options->scale;
+    panel->takes_logarithm = linear;
     panel->additive.single = walk->sequence.Lq == 1;
     if (walk->head.additive)
         walk->kernels->load_additive(panel, &rows);
@@ -85,6 +88,9 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
         walk->pairs->load(panel->query, width, &rows, scale);
     else
         walk->kernels->load(panel->query, width, &rows, scale);
+    if (linear)
+        walk->kernels->linear->features(panel->query, panel->D, width, width,
+                                        walk->problem->options->feature);
     attn_forget_load(panel, walk);
 }
 

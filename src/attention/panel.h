@@ -7,8 +7,8 @@
 #include "attention/visibility.h"
 #include "kernel/table.h"
 
-/* A block of keys and values in fp32 or in pairs, for tensors that are not fp32; see
- * widen.h. */
+/* A block of keys and values in fp32 or in pairs, for tensors that are not fp32, or of
+ * features of keys; see widen.h. */
 struct attn_wide {
     float *key, *value; /* NULL: read the tensor itself */
     size_t key_stride, value_stride;
@@ -76,7 +76,8 @@ size_t attn_query_floats(const struct attn_problem *problem,
                          const struct attn_kernels *kernels);
 
 /* Takes queries of the walk: sets vectors, position and query, whose D and memory stand
- * already.  Queries are multiplied by the scale, unless their scores are additive. */
+ * already.  Queries are multiplied by the scale, unless their scores are additive, or
+ * become features, if they are linear. */
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries);
 

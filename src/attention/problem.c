@@ -83,7 +83,10 @@ static attn_status check_numbers(const struct check *check, const attn_options *
     ATTN_TRY(
         check_range(check, "options.sink_keys", options->sink_keys, 0, LARGEST_SIZE));
     ATTN_TRY(check_range(check, "options.score", (int64_t)options->score, ATTN_SCORE_DOT,
-                         ATTN_SCORE_ADDITIVE));
+                         ATTN_SCORE_LINEAR));
+    if (options->score == ATTN_SCORE_LINEAR)
+        ATTN_TRY(check_range(check, "options.feature", (int64_t)options->feature,
+                             ATTN_FEATURE_ELU, ATTN_FEATURE_IDENTITY));
     if (options->score == ATTN_SCORE_ADDITIVE && !options->additive)
         return attn_context_fail(check->context, ATTN_EINVAL,
                                  "%s: options.additive is NULL, expected a vector for "

@@ -17,6 +17,12 @@ struct attn_problem {
     const struct attn_cached *cached; /* NULL, or where the keys are: cache.h */
 };
 
+/* Whether scores are logarithms of products of features. */
+static inline bool attn_problem_is_linear(const struct attn_problem *problem)
+{
+    return problem->options->score == ATTN_SCORE_LINEAR;
+}
+
 /* That an argument, which name and function name in the message, is not NULL. */
 ATTN_CHECKED attn_status attn_check_given(attn_context *context, const char *function,
                                           const char *name, const void *argument);

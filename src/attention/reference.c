@@ -125,8 +125,24 @@ static double gates_between(const struct attn_reference_row *row, int64_t key)
     return row->forgotten[last] - row->forgotten[key];
 }
 
+/* What one element of query and key adds to a product; place is in [H][D]. */
+static double term_of(const attn_options *options, int64_t place, double q, double k)
+{
+    switch (options->score) {
+    case ATTN_SCORE_ADDITIVE:
+        return (double)options->additive[place] * tanh(q + k);
+    case ATTN_SCORE_LINEAR:
+        return attn_reference_feature(q, options->feature) *
+               attn_reference_feature(k, options->feature);
+    case ATTN_SCORE_DOT:
+        break;
+    }
+    return q * k;
+}
+
 /* s = softcap(scale · q·k) + bias − slope · |position − key| + F(position) − F(key), for
- * each visible key; with additive scores v·tanh(q + k) instead of q·k. */
+ * each visible key; with additive scores v·tanh(q + k) instead of q·k, with linear ones
+ * ln φ(q)·φ(k) instead of scale · q·k. */
 static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
                        const attn_tensors *t, const attn_options *options, int64_t b,
                        int64_t h, int64_t i)
@@ -149,11 +165,10 @@ static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
         for (int64_t d = 0; d < shape->D; d++) {
             const double q = element(&t->query, b, h, i, d);
             const double k = element(&t->key, b, hk, key, d);
-            score += options->score == ATTN_SCORE_ADDITIVE
-                         ? (double)options->additive[h * shape->D + d] * tanh(q + k)
-                         : q * k;
+            score += term_of(options, h * shape->D + d, q, k);
         }
-        score *= (double)options->scale;
+        score = options->score == ATTN_SCORE_LINEAR ? log(score)
+                                                    : score * (double)options->scale;
         if (options->softcap > 0.0f) {
             const double tangent = tanh(score / (double)options->softcap);
             score = (double)options->softcap * tangent;

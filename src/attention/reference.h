@@ -50,6 +50,9 @@ ATTN_CHECKED attn_status attn_backward_reference(const attn_shape *shape,
                                                  const attn_options *options,
                                                  const attn_gradients *gradients);
 
+/* φ of one element. */
+double attn_reference_feature(double x, attn_feature feature);
+
 /* Element n of an array of that type, and the way back, rounding to nearest even. */
 double attn_reference_load(const void *data, attn_type type, int64_t n);
 void attn_reference_store(void *data, attn_type type, int64_t n, double x);

@@ -1,5 +1,6 @@
 /* Elements of tensors as doubles and back, by what their bits mean: a sign, an exponent
- * and a fraction, and the rounding to nearest even that IEEE 754 describes. */
+ * and a fraction, and the rounding to nearest even that IEEE 754 describes; and features
+ * of them. */
 #include "attention/reference.h"
 #include <math.h>
 #include <string.h>
@@ -21,6 +22,15 @@ static double bf16_value(uint16_t bits)
     float x;
     memcpy(&x, &wide, sizeof x);
     return (double)x;
+}
+
+double attn_reference_feature(double x, attn_feature feature)
+{
+    if (feature == ATTN_FEATURE_RELU)
+        return x < 0.0 ? 0.0 : x; /* NaN stays NaN */
+    if (feature == ATTN_FEATURE_ELU)
+        return x > 0.0 ? x + 1.0 : exp(x);
+    return x;
 }
 
 double attn_reference_load(const void *data, attn_type type, int64_t n)

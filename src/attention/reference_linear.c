@@ -9,15 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static double feature_of(double x, attn_feature feature)
-{
-    if (feature == ATTN_FEATURE_RELU)
-        return x > 0.0 ? x : 0.0;
-    if (feature == ATTN_FEATURE_ELU)
-        return x > 0.0 ? x + 1.0 : exp(x);
-    return x;
-}
-
 static double slope_of(double x, attn_feature feature)
 {
     if (feature == ATTN_FEATURE_RELU)
@@ -66,8 +57,8 @@ static void pair_with_keys(struct row *r)
     for (int64_t j = 0; j < r->keys->keys; j++) {
         r->pair[j] = 0.0;
         for (int64_t d = 0; d < r->shape->D && r->keys->visible[j]; d++)
-            r->pair[j] += feature_of(query_of(r, d), r->feature) *
-                          feature_of(key_of(r, j, d), r->feature);
+            r->pair[j] += attn_reference_feature(query_of(r, d), r->feature) *
+                          attn_reference_feature(key_of(r, j, d), r->feature);
         r->sum += r->pair[j];
     }
 }
@@ -177,8 +168,10 @@ static void visit_gradients(const struct row *r, void *argument)
         }
         for (int64_t d = 0; d < shape->D; d++) {
             const double q = query_of(r, d), k = key_of(r, j, d);
-            query[d] += pair * feature_of(k, r->feature) * slope_of(q, r->feature);
-            key[d] += pair * feature_of(q, r->feature) * slope_of(k, r->feature);
+            query[d] +=
+                pair * attn_reference_feature(k, r->feature) * slope_of(q, r->feature);
+            key[d] +=
+                pair * attn_reference_feature(q, r->feature) * slope_of(k, r->feature);
         }
     }
 }

@@ -1,6 +1,7 @@
 /* Widens blocks of keys and values. */
 #include "attention/widen.h"
 #include "attention/rows.h"
+#include "kernel/linear_table.h"
 #include "kernel/pair_table.h"
 #include <assert.h>
 
@@ -15,7 +16,7 @@ const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *proble
     const attn_tensors *const t = problem->tensors;
     const bool all_bf16 = t->query.type == ATTN_BF16 && t->key.type == ATTN_BF16 &&
                           t->value.type == ATTN_BF16 && t->output.type == ATTN_BF16;
-    return all_bf16 && !problem->options->additive ? kernels->pairs : NULL;
+    return all_bf16 && problem->options->score == ATTN_SCORE_DOT ? kernels->pairs : NULL;
 }
 
 /* Lays the buffers out over scratch, which may be NULL; returns the floats they take. */
@@ -26,13 +27,13 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
     const attn_shape *const shape = problem->shape;
     const attn_tensors *const tensors = problem->tensors;
     const size_t blocks = pairs ? ATTN_BLOCK_KEYS / 2 + 1 : ATTN_BLOCK_KEYS;
-    const bool of_values = values && tensors->value.type != ATTN_F32;
+    const bool of_values = values && shape->Dv > 0 && tensors->value.type != ATTN_F32;
     size_t floats = 0;
     *wide = (struct attn_wide){
         .key_stride = row_floats(pairs ? (shape->D + 1) / 2 : shape->D, kernels),
         .value_stride = row_floats(shape->Dv, kernels),
     };
-    if (tensors->key.type != ATTN_F32) {
+    if (tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
         wide->key = scratch;
         floats += ATTN_BLOCK_KEYS * wide->key_stride;
     }
@@ -70,6 +71,10 @@ static void take_keys(struct attn_walk *walk, int64_t first, int64_t end)
         walk->pairs->copy_keys(walk->wide.key, &rows);
     else
         walk->kernels->widen(walk->wide.key, &rows);
+    if (attn_problem_is_linear(walk->problem))
+        walk->kernels->linear->features(walk->wide.key, rows.rows, rows.size,
+                                        walk->wide.key_stride,
+                                        walk->problem->options->feature);
 }
 
 static void take_values(struct attn_walk *walk, int64_t first, int64_t end)

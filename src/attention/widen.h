@@ -1,6 +1,7 @@
 /* Keys and values of 16 bits as kernels want them: a block at a time in fp32, widened
  * once for all panels that share it, which costs about one part in a hundred of the
- * products.  Tensors that are fp32 already are read where they lie. */
+ * products.  Tensors that are fp32 already are read where they lie, but for the keys of
+ * linear attention, whose features lie here. */
 #ifndef ATTN_ATTENTION_WIDEN_H
 #define ATTN_ATTENTION_WIDEN_H
 

@@ -160,8 +160,8 @@ static void add_bias(float *scores, const struct attn_panel *panel,
 INLINE bool adds_bias_at_once(const struct attn_panel *panel,
                               const struct attn_block *block)
 {
-    return block->bias.x && !panel->additive.vector && block->softcap == 0.0f &&
-           block->alibi_slope == 0.0f && !block->forget_high;
+    return block->bias.x && !panel->additive.vector && !panel->takes_logarithm &&
+           block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->forget_high;
 }
 
 /* A line of each row, in turns, a product's worth each.  Where rows begin within a line,

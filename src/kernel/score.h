@@ -3,13 +3,14 @@
  *     score = softcap(key · query) + bias − slope·|position − key| + F(position) − F(key)
  *
  * and −∞ where hidden, F being the running sum of the forget gates' logarithms; or the
- * same of an additive score (additive.h).  The rules after it are sweeps over scores that
- * lie in cache, each taken only where asked for. */
+ * same of ln(key · query), or of an additive score (additive.h).  The rules after it are
+ * sweeps over scores that lie in cache, each taken only where asked for. */
 #ifndef ATTN_KERNEL_SCORE_H
 #define ATTN_KERNEL_SCORE_H
 
 #include "kernel/additive_row.h"
 #include "kernel/element.h"
+#include "kernel/log.h"
 #include "kernel/product.h"
 #include "kernel/segment.h"
 #include "kernel/tanh.h"
@@ -153,8 +154,14 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
     multiply_keys(scores, &p, panel, block, product_set);
 }
 
+static void take_logarithms(float *scores, size_t floats)
+{
+    for (size_t n = 0; n < floats; n += VF_LANES)
+        vf_store(scores + n, vf_log(vf_load(scores + n)));
+}
+
 /* Before softcap and all that follows.  largest as in multiply_scores, and consulted only
- * there. */
+ * where those are the scores. */
 static void plain_scores(float *scores, const struct attn_panel *panel,
                          const struct attn_block *block, float *largest)
 {
@@ -162,6 +169,8 @@ static void plain_scores(float *scores, const struct attn_panel *panel,
         additive_scores(scores, panel, block);
     else
         multiply_scores(scores, panel, block, largest);
+    if (panel->takes_logarithm)
+        take_logarithms(scores, block->keys * panel->vectors * VF_LANES);
 }
 
 static void note_largest(struct attn_panel *panel, const float *scores,
@@ -186,8 +195,8 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
     /* Whoever touches all scores last notes the largest on the way. */
     const bool all_see = sees_all(block, 0, block->keys);
     const bool products_stay = all_see && !panel->additive.vector &&
-                               block->softcap == 0.0f && block->alibi_slope == 0.0f &&
-                               !block->keep &&
+                               !panel->takes_logarithm && block->softcap == 0.0f &&
+                               block->alibi_slope == 0.0f && !block->keep &&
                                (!block->bias.x || adds_bias_at_once(panel, block));
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));

@@ -311,6 +311,25 @@ static void choose_additive(struct problem *p)
     }
 }
 
+static void make_positive(const struct tensor *t)
+{
+    const int64_t *const e = t->extent;
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < e[1]; h++)
+            for (int64_t l = 0; l < e[2]; l++)
+                for (int64_t d = 0; d < e[3]; d++)
+                    *tensor_at(t, b, h, l, d) = fabsf(*tensor_at(t, b, h, l, d));
+}
+
+/* Features are not negative.  The rest of the problem is as it would be without. */
+static void choose_linear(struct problem *p, uint64_t seed)
+{
+    p->options.score = ATTN_SCORE_LINEAR;
+    p->options.feature = (attn_feature)(seed % 3);
+    if (p->options.feature == ATTN_FEATURE_IDENTITY)
+        make_positive(&p->query), make_positive(&p->key);
+}
+
 /* ---- Poison ---------------------------------------------------------------------------
  */
 
@@ -397,6 +416,8 @@ struct problem problem_create(uint64_t seed, unsigned rules)
         p.key_class[j] = (uint8_t)random_below(RESULT_CLASSES);
     if ((rules & RULE_ADDITIVE) && seed % 3 == 0)
         choose_additive(&p);
+    if (rules & RULE_LINEAR)
+        choose_linear(&p, seed);
     poison_hidden(&p);
     if (s->B > 1 && random_below(3) == 0)
         p.key.stride[0] = p.value.stride[0] = 0; /* all sequences share one cache */

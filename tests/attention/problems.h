@@ -35,6 +35,7 @@ enum problem_rules {
     RULE_SINK_KEYS = 1024,
     RULES_ALL = 2047,
     RULE_ONE_QUERY = 2048, /* mostly one query a sequence, and rows without gaps inside */
+    RULE_LINEAR = 4096,    /* always: scores of linear attention, of any feature */
 };
 
 struct problem {

@@ -437,7 +437,7 @@ static void what_cannot_be_is_refused_by_name(void **state)
                    "expected NULL or ATTN_SCORE_ADDITIVE");
     c.options.score = (attn_score)7;
     assert_refused(context, &c, NULL,
-                   "attn_forward: options.score is 7, expected 0 to 1");
+                   "attn_forward: options.score is 7, expected 0 to 2");
     attn_options_init_additive(&c.options, &c.shape, c.vector);
     c.options.scale = INFINITY;
     assert_refused(context, &c, NULL,

@@ -926,6 +926,9 @@ static void what_a_cache_cannot_do_is_refused_by_name(void **state)
     o.dropout = 0.5;
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &o), ATTN_EUNSUPPORTED,
                    "attn_decode: options.dropout is given");
+    attn_options_init_linear(&o, &t.shape, ATTN_FEATURE_ELU);
+    assert_refused(c, attn_decode(c, cache, &batch, &tensors, &o), ATTN_EUNSUPPORTED,
+                   "attn_decode: options.score ATTN_SCORE_LINEAR is given");
     o = good;
     o.key_lengths = lengths;
     assert_refused(c, attn_decode(c, cache, &batch, &tensors, &o), ATTN_EUNSUPPORTED,

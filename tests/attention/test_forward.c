@@ -109,6 +109,11 @@ static void check_all_rules(attn_context *context)
     check_random(context, 250, RULES_ALL);
 }
 
+static void check_linear_scores(attn_context *context)
+{
+    check_random(context, 150, (RULES_ALL & ~RULE_ADDITIVE) | RULE_LINEAR);
+}
+
 static void check_single_queries(attn_context *context)
 {
     check_random(context, 250, RULES_ALL | RULE_ONE_QUERY);
@@ -130,6 +135,12 @@ static void every_rule_agrees_with_the_reference(void **state)
 {
     (void)state;
     on_every_level(check_all_rules);
+}
+
+static void linear_scores_with_every_rule_agree_with_the_reference(void **state)
+{
+    (void)state;
+    on_every_level(check_linear_scores);
 }
 
 static void sequences_of_one_query_agree_with_the_reference(void **state)
@@ -290,6 +301,7 @@ int main(void)
         cmocka_unit_test(every_level_agrees_with_the_reference),
         cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
         cmocka_unit_test(every_rule_agrees_with_the_reference),
+        cmocka_unit_test(linear_scores_with_every_rule_agree_with_the_reference),
         cmocka_unit_test(sequences_of_one_query_agree_with_the_reference),
         cmocka_unit_test(asking_for_statistics_changes_no_bit_of_the_output),
         cmocka_unit_test(nan_reaches_the_rows_that_see_it_and_no_other),
