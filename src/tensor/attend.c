@@ -1,5 +1,6 @@
 /* Attention of packed sequences, by the library: forward keeps output and log-sum-exp,
  * and backward computes the weights again from them. */
+#include "attn/linear.h"
 #include "base/context.h"
 #include "tensor/checks.h"
 #include <string.h>
@@ -67,6 +68,11 @@ static bool attend_fits(attn_tape *tape, const struct attend *a,
     return false;
 }
 
+static bool is_linear(const struct attend *a)
+{
+    return a->options.score == ATTN_SCORE_LINEAR;
+}
+
 /* A gradient that attn_backward overwrites: its own place where nothing has arrived yet,
  * else memory that is added to it afterwards. */
 struct overwritten {
@@ -119,7 +125,10 @@ static void attend_backward(attn_tape *tape, void *arguments)
     };
     attn_context *const context = attn_tape_context(tape);
     const attn_status status =
-        attn_backward(context, shape, &a->tensors, &a->options, &gradients);
+        is_linear(a)
+            ? attn_linear_backward(context, shape, &a->tensors, &a->options, NULL,
+                                   &gradients)
+            : attn_backward(context, shape, &a->tensors, &a->options, &gradients);
     if (status != ATTN_OK) {
         attn_tape_fail_as_context(tape, status);
         return;
@@ -184,11 +193,14 @@ static bool attend_forward(attn_tape *tape, struct attend *a,
         .key = packed_input(a->key->data, Hk, a->shape.D),
         .value = packed_input(a->value->data, Hk, a->shape.Dv),
         .output = packed_output(a->y->data, H, a->shape.Dv),
-        .lse = lse,
+        .lse = is_linear(a) ? NULL : lse, /* it would walk over all pairs for it */
         .statistics = attention->statistics,
     };
+    attn_context *const context = attn_tape_context(tape);
     const attn_status status =
-        attn_forward(attn_tape_context(tape), &a->shape, &a->tensors, &a->options);
+        is_linear(a)
+            ? attn_linear_forward(context, &a->shape, &a->tensors, &a->options, NULL)
+            : attn_forward(context, &a->shape, &a->tensors, &a->options);
     if (status != ATTN_OK)
         attn_tape_fail_as_context(tape, status);
     return status == ATTN_OK;

@@ -142,10 +142,11 @@ attn_tensor *attn_pool(attn_tape *tape, attn_tensor *x, attn_pooling pooling,
 /** Attention over packed sequences: query [tokens][H·D], key [tokens][Hk·D], value
  * [tokens][Hk·Dv] → [tokens][H·Dv].  options as in attn/attention.h with query_starts and
  * key_starts set; its dropout applies in training only, with a seed of the tape's.
- * What else options point to is read again by backward.
+ * What else options point to is read again by backward.  With ATTN_SCORE_LINEAR it is
+ * linear attention, of attn/linear.h, which refuses dropout.
  * Statistics asked for are written, indexed [1][H][tokens].  What the operation was given
  * is left in *tensors and *shape (if not NULL) for attn_weights, valid until the next
- * begin. */
+ * begin; of linear attention, without lse. */
 typedef struct attn_packed_attention {
     int64_t H, Hk;
     attn_tensor *additive; /* [H][D]: the vectors of additive scores, which the operation

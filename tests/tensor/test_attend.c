@@ -62,6 +62,27 @@ static void attend_has_the_gradients_of_differences(void **state)
     }
 }
 
+static void linear_attention_has_the_gradients_of_differences(void **state)
+{
+    (void)state;
+    float query[QUERIES * H * D], key[KEYS * H * D], value[KEYS * H * DV];
+    test_fill(query, QUERIES * H * D, 1), test_fill(key, KEYS * H * D, 2);
+    test_fill(value, KEYS * H * DV, 3);
+    const test_leaf leaves[] = {{query, 2, {QUERIES, H * D}, false},
+                                {key, 2, {KEYS, H * D}, false},
+                                {value, 2, {KEYS, H * DV}, false}};
+    for (size_t i = 0; i < test_isa_count; i++) {
+        attn_tape *const tape = test_tape_create(test_isas[i]);
+        if (!tape)
+            continue;
+        attn_packed_attention attention = packed_attention(0.0);
+        attention.options.score = ATTN_SCORE_LINEAR;
+        test_gradients(tape, build_attend, &attention, leaves, 3, 0.01f, 2e-3);
+        test_gradients(tape, build_attend_self, &attention, leaves, 1, 0.01f, 4e-3);
+        test_tape_destroy(tape);
+    }
+}
+
 /* Of queries, keys, values and what attention takes beside them; with and without
  * dropout. */
 static void check_fourth_leaf(test_build *build, test_build *build_twice,
@@ -485,6 +506,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attend_has_the_gradients_of_differences),
+        cmocka_unit_test(linear_attention_has_the_gradients_of_differences),
         cmocka_unit_test(additive_scores_have_the_gradients_of_differences),
         cmocka_unit_test(sink_logits_have_the_gradients_of_differences),
         cmocka_unit_test(attend_names_vectors_of_another_shape),
