@@ -84,10 +84,13 @@ typedef struct attn_heads {
     attn_tensor *additive; /* [heads][D]: scores are additive, v·tanh(q + k) (Bahdanau et
                             * al. 2014); NULL: they are products */
     bool unscaled;         /* products as they are, and not divided by √D */
-    int64_t window;        /* keys that a query sees, its own the last; 0: all before */
-    int64_t sink_keys;     /* of a sequence, seen beside the window */
-    attn_keep blocks;      /* data NULL, or a block-sparse layout of block_size, as in
-                            * attn_options; read again by backward */
+    bool linear; /* linear attention of elu + 1 (attn/linear.h) in place of softmax's, and
+                  * then none of additive, window, sink_keys, blocks, sinks, alibi_slopes,
+                  * dropout */
+    int64_t window;    /* keys that a query sees, its own the last; 0: all before */
+    int64_t sink_keys; /* of a sequence, seen beside the window */
+    attn_keep blocks;  /* data NULL, or a block-sparse layout of block_size, as in
+                        * attn_options; read again by backward */
     int64_t block_size;
     attn_tensor *sinks; /* [heads]: learned logits that join the sum of each row, and
                          * so take weight from its keys; NULL: none */

@@ -136,6 +136,8 @@ attn_tensor *attn_heads_forward(const attn_heads *heads, const attn_pass *pass,
     attn_options_init(&attention.options, &head);
     if (heads->additive || heads->unscaled)
         attention.options.scale = 1.0f;
+    if (heads->linear)
+        attn_options_init_linear(&attention.options, &head, ATTN_FEATURE_ELU);
     attention.options.causal = heads->causal;
     attention.options.window_left = heads->window - 1;
     attention.options.sink_keys = heads->sink_keys;

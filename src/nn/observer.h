@@ -22,7 +22,8 @@ typedef struct attn_observation {
     int64_t layer; /* from 0 */
     attn_context *context;
     const attn_shape *shape;
-    const attn_tensors *tensors; /* with lse, and the statistics the observer asked for */
+    const attn_tensors *tensors; /* with lse, unless attention is linear, and the
+                                  * statistics the observer asked for */
     const attn_options *options; /* packed: one sequence is starts {0, Lq}, {0, Lk} */
 } attn_observation;
 
