@@ -89,8 +89,9 @@ static attn_status settle_tokens(struct job *job, attn_error *error)
         return attn_error_set(
             error, ATTN_EFORMAT,
             "a prompt of %zu token%s and %" PRId64 " to write, the model has positions "
-            "for %" PRId64 "; --window N goes on without end",
-            job->read, attn_s((int64_t)job->read), wanted, config->max_positions);
+            "for %" PRId64 "%s",
+            job->read, attn_s((int64_t)job->read), wanted, config->max_positions,
+            config->linear_attention ? "" : "; --window N goes on without end");
     if (job->tokens == 0)
         job->tokens = endless || room > USUAL_TOKENS ? USUAL_TOKENS : room;
     return ATTN_OK;

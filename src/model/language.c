@@ -57,6 +57,16 @@ static attn_status check_heads(const attn_language_config *config, attn_error *e
             "language model: rotary_base is %g and epsilon %g, expected "
             "more than 0, and 0 or more",
             config->rotary_base, (double)config->epsilon);
+    if (config->linear_attention &&
+        (config->alibi || config->sink_logits || config->forgets ||
+         config->attention_dropout != 0.0f))
+        return attn_error_set(
+            error, ATTN_EINVAL,
+            "language model: alibi %d, sink_logits %d, forgets %d, attention_dropout %g "
+            "and linear attention, expected none of them: it has no scores that they "
+            "could change",
+            config->alibi, config->sink_logits, config->forgets,
+            (double)config->attention_dropout);
     return ATTN_OK;
 }
 

@@ -4,8 +4,9 @@
  * logits are those of `transformers`.
  *
  * Variants of it, in a layout of ours: no positions (what is causal can count by itself),
- * and forget gates (Lin et al. 2025), by which each head's scores of what lies back sink
- * as the text goes on.
+ * forget gates (Lin et al. 2025), by which each head's scores of what lies back sink as
+ * the text goes on, and linear attention (Katharopoulos et al. 2020), which reads all
+ * that lies back from sums of one size.
  *
  * Its control is the same without attention: the embedding, layers of LSTM, the output
  * (Zaremba et al. 2014), in a layout of ours with PyTorch's names.
@@ -35,6 +36,8 @@ typedef struct attn_language_config {
     bool alibi;               /* scores fall with the distance, by each head's slope */
     bool sink_logits;         /* each head has a learned sink, self_attn.sinks */
     bool forgets;             /* each head has a forget gate, σ(self_attn.forget_proj) */
+    bool linear_attention;    /* of elu + 1 of what is turned, in place of softmax's; with
+                               * none of alibi, sink_logits, forgets, attention_dropout */
     float epsilon;            /* of the norms */
     float dropout; /* of embeddings, and of what joins the residual stream; not Llama's.
                     * LSTM: of what enters each layer and the output */
@@ -50,7 +53,7 @@ typedef struct attn_language attn_language;
 /** New, with initialised parameters.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range, a head of an odd
  *         width, max_positions × a head's width above 2^24, a dropout outside [0, 1), bos
- *         or eos not in the vocabulary. */
+ *         or eos not in the vocabulary, linear attention with what it has none of. */
 ATTN_CHECKED attn_status attn_language_create(attn_language **language,
                                               const attn_language_config *config,
                                               uint64_t seed, attn_error *error);

@@ -7,8 +7,8 @@
 #include "model/language_parts.h"
 #include <string.h>
 
-/* Of a Llama without positions, or with ALiBi, sinks or forget gates, the type and class
- * are ours, so that nothing else takes it for what it is not. */
+/* Of a Llama without positions, or with ALiBi, sinks, forget gates or linear attention,
+ * the type and class are ours, so that nothing else takes it for what it is not. */
 static const char LLAMA[] = "llama", VARIANT[] = "llama-variant",
                   LSTM[] = "lstm-language";
 
@@ -102,6 +102,8 @@ static attn_status read_config(const attn_config_file *file, attn_language_confi
         ATTN_TRY(attn_config_file_flag(file, "alibi", false, &config->alibi));
         ATTN_TRY(attn_config_file_flag(file, "sink_logits", false, &config->sink_logits));
         ATTN_TRY(attn_config_file_flag(file, "forget_gate", false, &config->forgets));
+        ATTN_TRY(attn_config_file_flag(file, "linear_attention", false,
+                                       &config->linear_attention));
     }
     ATTN_TRY(read_shared(file, config));
     return config->body == ATTN_LANGUAGE_LLAMA ? read_llama(file, config) : ATTN_OK;
@@ -160,7 +162,7 @@ static bool is_variant_of_llama(const attn_language_config *config)
 {
     return config->body == ATTN_LANGUAGE_LLAMA &&
            (config->no_positions || config->alibi || config->sink_logits ||
-            config->forgets);
+            config->forgets || config->linear_attention);
 }
 
 static json_t *shared_json(const attn_language_config *config, int dtype)
@@ -206,7 +208,9 @@ static json_t *llama_json(const attn_language_config *config, int dtype)
             json_object_set_new(document, "sink_logits",
                                 json_boolean(config->sink_logits)) == 0 &&
             json_object_set_new(document, "forget_gate", json_boolean(config->forgets)) ==
-                0;
+                0 &&
+            json_object_set_new(document, "linear_attention",
+                                json_boolean(config->linear_attention)) == 0;
     json_decref(own);
     if (joined)
         return document;

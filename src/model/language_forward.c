@@ -45,6 +45,7 @@ attn_heads attn_language_heads(const attn_language *language, const attn_pass *p
                         .causal = true,
                         .sinks = sinks,
                         .alibi_slopes = language->slopes,
+                        .linear = language->config.linear_attention,
                         .dropout = language->config.attention_dropout};
 }
 

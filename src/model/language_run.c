@@ -1,10 +1,11 @@
 /* Token by token.  A pass is language_forward.c's; this file is its attention, which
  * reads what is kept: in pages; or, for a text without end, from which rows are dropped,
- * in plain arrays of each layer (language_rows.c). */
+ * in plain arrays of each layer (language_rows.c); or in sums (language_sums.c). */
 #include "model/language_run.h"
 #include "base/context.h"
 #include "model/language_parts.h"
 #include "model/language_rows.h"
+#include "model/language_sums.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,12 @@ struct attn_language_run {
     attn_language_rows *window; /* [layers] */
     int64_t rows;               /* kept, of each layer */
 
+    float *sums; /* of linear attention, [layers] of attn_language_sums_floats */
+
     float *state, *memory; /* of the LSTM, [layers][width] */
 };
 
-/* ---- Attention over pages -------------------------------------------------------- */
+/* ---- Attention over pages or sums ------------------------------------------------ */
 
 /* [1][heads][rows][width of a head], of rows that lie as [rows][heads·width]. */
 static attn_input rows_of(const float *data, int64_t heads, int64_t width)
@@ -114,8 +117,8 @@ static attn_tensor *decode_rows(const attn_language_run *run, const attn_heads *
     return output;
 }
 
-static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t layer,
-                                 attn_tensor *query, const attn_memory *memory)
+static attn_tensor *attend_kept(const attn_language_reading *reading, int64_t layer,
+                                attn_tensor *query, const attn_memory *memory)
 {
     const attn_language_run *const run = reading->user;
     const attn_heads heads = attn_language_heads(run->language, reading->pass, layer);
@@ -125,6 +128,10 @@ static attn_tensor *attend_pages(const attn_language_reading *reading, int64_t l
         attn_language_turn(reading, memory->key, reading->positions, heads.key_heads);
     if (!query || !turned.key)
         return NULL;
+    if (run->sums)
+        return attn_language_sums_attend(
+            run->sums + (size_t)layer * attn_language_sums_floats(&run->language->config),
+            &heads, run->tape, query, &turned);
     if (run->length > 0)
         return decode_rows(run, &heads, query, &turned);
     const attn_status status = append(run, layer, 0, query->extent[0], &turned);
@@ -238,7 +245,7 @@ static attn_status read_together(attn_language_run *run, const int32_t *ids,
         .language = language,
         .pass = &pass,
         .packing = {1, starts},
-        .attend = run->window ? attend_window : attend_pages,
+        .attend = run->window ? attend_window : attend_kept,
         .user = run,
     };
     const attn_recurrent_states before =
@@ -279,7 +286,7 @@ static attn_status check_ids(const attn_language_run *run, const int32_t *ids,
                                   "attn_language_run_read: token %lld is %ld, expected "
                                   "0 to %lld",
                                   (long long)i, (long)ids[i], (long long)vocabulary - 1);
-    if (run->cache && count > run->capacity - run->length)
+    if ((run->cache || run->sums) && count > run->capacity - run->length)
         return attn_error_set(
             error, ATTN_EINVAL,
             "attn_language_run_read: a text of %lld tokens, expected at most %lld, what "
@@ -324,6 +331,8 @@ size_t attn_language_run_bytes(const attn_language_run *run)
     if (run->window)
         return (size_t)(config->layers * run->capacity) *
                attn_language_rows_bytes(&run->window[0]);
+    if (run->sums)
+        return (size_t)config->layers * attn_language_sums_floats(config) * sizeof(float);
     return (size_t)(2 * config->layers * config->width) * sizeof(float);
 }
 
@@ -347,6 +356,11 @@ static attn_status check_options(const attn_language_config *config,
                               "language run: a cache of type %d, expected one of "
                               "attn_cache_type",
                               (int)options->cache);
+    if (config->linear_attention && (has_window || options->cache != ATTN_CACHE_F32))
+        return attn_error_set(error, ATTN_EINVAL,
+                              "language run: a window, or a cache of fewer bits, of "
+                              "linear attention, which keeps sums and no tokens; "
+                              "expected neither");
     if (!has_window)
         return ATTN_OK;
     if (config->body != ATTN_LANGUAGE_LLAMA)
@@ -403,6 +417,14 @@ static attn_status open_window(attn_language_run *run)
     return ATTN_OK;
 }
 
+static attn_status open_sums(attn_language_run *run)
+{
+    const attn_language_config *const config = &run->language->config;
+    run->sums = calloc((size_t)config->layers * attn_language_sums_floats(config),
+                       sizeof *run->sums);
+    return run->sums ? ATTN_OK : ATTN_ENOMEM;
+}
+
 static attn_status open_states(attn_language_run *run)
 {
     const attn_language_config *const config = &run->language->config;
@@ -432,6 +454,7 @@ attn_status attn_language_run_create(attn_language_run **run,
                         : options->capacity > 0 ? options->capacity
                                                 : config->max_positions;
     const attn_status status = config->body == ATTN_LANGUAGE_LSTM ? open_states(created)
+                               : config->linear_attention         ? open_sums(created)
                                : options->window > 0              ? open_window(created)
                                                                   : open_pages(created);
     if (status == ATTN_OK) {
@@ -457,6 +480,7 @@ void attn_language_run_destroy(attn_language_run *run)
     for (int64_t i = 0; run->window && i < run->language->config.layers; i++)
         attn_language_rows_free(&run->window[i]);
     free(run->window);
+    free(run->sums);
     free(run->state);
     free(run->memory);
     free(run);

@@ -1,6 +1,6 @@
 /* A language model token by token: what was read is kept (keys and values of each layer
- * in the pages of attn/cache.h, forget gates beside them; the state of an LSTM), so that
- * the next token costs one row and not the whole text. */
+ * in the pages of attn/cache.h, forget gates beside them; of linear attention the sums;
+ * the state of an LSTM), so that the next token costs one row and not the whole text. */
 #ifndef ATTN_MODEL_LANGUAGE_RUN_H
 #define ATTN_MODEL_LANGUAGE_RUN_H
 
@@ -10,7 +10,7 @@
 typedef struct attn_language_run attn_language_run;
 
 typedef struct attn_language_run_options {
-    attn_cache_type cache; /* how keys and values are kept */
+    attn_cache_type cache; /* how keys and values are kept; sums and states are fp32 */
     int64_t capacity;      /* most tokens of the text; 0: the model's positions */
 
     /* A text without end (Xiao et al. 2023, section 3.2): of the tokens read, the first
@@ -27,7 +27,8 @@ typedef struct attn_language_run_options {
 /** language and tape outlive it; between its calls the tape is free for other uses.
  * @param options  NULL: all {0}, which is fp32, all positions.
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a capacity above the positions; a window,
- *         sinks and heavy that together are; a window of an LSTM; no type of a cache. */
+ *         sinks and heavy that together are; a window of an LSTM or of linear attention;
+ *         no type of a cache, or of linear attention another than fp32. */
 ATTN_CHECKED attn_status attn_language_run_create(
     attn_language_run **run, const attn_language *language, attn_tape *tape,
     const attn_language_run_options *options, attn_error *error);

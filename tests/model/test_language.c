@@ -141,6 +141,9 @@ static void every_parameter_has_the_gradient_of_differences(void **state)
     check_gradients(&of);
     of.body = ATTN_LANGUAGE_LSTM;
     check_gradients(&of);
+    of = config();
+    of.linear_attention = true;
+    check_gradients(&of);
 }
 
 static void learn_a_short_text(const attn_language_config *of, float rate)
@@ -191,6 +194,65 @@ static void sizes_that_do_not_fit_are_named(void **state)
     of = config();
     of.rotary_base = 0.0;
     refuses(of, "rotary_base is 0");
+    of = config();
+    of.linear_attention = of.alibi = true;
+    refuses(of, "alibi 1, sink_logits 0, forgets 0, attention_dropout 0 and linear");
+    of.alibi = false;
+    of.attention_dropout = 0.5f;
+    refuses(of, "attention_dropout 0.5 and linear attention");
+}
+
+/* The weights of every head are a distribution, of the entropy that is told. */
+static attn_status look_at_linear(void *user, const attn_observation *seen)
+{
+    static float weights[TOKENS * TOKENS];
+    int64_t *const heads = user;
+    assert_int_equal(seen->options->score, ATTN_SCORE_LINEAR);
+    for (int64_t h = 0; h < seen->shape->H; h++, ++*heads) {
+        const attn_rectangle all = {.h = h, .queries = TOKENS, .keys = TOKENS};
+        const attn_status status = attn_weights(seen->context, seen->shape, seen->tensors,
+                                                seen->options, &all, weights, TOKENS);
+        if (status != ATTN_OK)
+            return status;
+        for (int64_t i = 0; i < TOKENS; i++) {
+            double sum = 0.0, entropy = 0.0;
+            for (int64_t j = 0; j < TOKENS; j++) {
+                const double w = (double)weights[i * TOKENS + j];
+                assert_true(w >= 0.0);
+                sum += w;
+                entropy -= w > 0.0 ? w * log(w) : 0.0;
+            }
+            const float told = seen->tensors->statistics.entropy[h * TOKENS + i];
+            assert_true(fabs(sum - 1.0) < 1e-5);
+            assert_true(fabs(entropy - (double)told) < 2e-5);
+        }
+    }
+    return ATTN_OK;
+}
+
+static void linear_attention_is_looked_at_like_any_other(void **state)
+{
+    (void)state;
+    attn_language_config of = config();
+    of.linear_attention = true;
+    attn_language *const language = small_language(&of);
+    attn_tape *const tape = small_tape();
+    int32_t ids[TOKENS];
+    float alone[TOKENS * VOCABULARY];
+    small_language_ids(ids, TOKENS, VOCABULARY);
+    memcpy(alone, logits_of(language, tape, ids, PACKING), sizeof alone);
+    int64_t heads = 0;
+    const attn_observer observer = {&heads, look_at_linear};
+    const attn_pass pass = {.tape = tape,
+                            .parameters = attn_language_parameters(language),
+                            .observer = &observer};
+    attn_tape_begin(tape, false, 0);
+    const attn_tensor *const logits = attn_language_logits(language, &pass, ids, PACKING);
+    assert_non_null(logits);
+    assert_int_equal(heads, of.layers * of.heads);
+    assert_memory_equal(alone, logits->data, sizeof alone);
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
 }
 
 static void an_lstm_learns_it_too(void **state)
@@ -305,6 +367,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_follows_changes_no_bit_before_it),
         cmocka_unit_test(every_parameter_has_the_gradient_of_differences),
         cmocka_unit_test(a_few_hundred_steps_learn_a_short_text),
+        cmocka_unit_test(linear_attention_is_looked_at_like_any_other),
         cmocka_unit_test(an_lstm_learns_it_too),
         cmocka_unit_test(sizes_that_do_not_fit_are_named),
         cmocka_unit_test(a_text_longer_than_the_positions_fails_the_tape),

@@ -57,6 +57,7 @@ static void check_round_trip(const attn_language_config *config)
     assert_int_equal(read->alibi, config->alibi);
     assert_int_equal(read->sink_logits, config->sink_logits);
     assert_int_equal(read->forgets, config->forgets);
+    assert_int_equal(read->linear_attention, config->linear_attention);
     assert_int_equal(read->untied, config->untied);
     assert_int_equal(read->bos, config->bos);
     assert_int_equal(read->eos, config->eos);
@@ -84,6 +85,9 @@ static void what_is_saved_is_loaded_to_the_bit(void **state)
     llama.alibi = false;
     check_round_trip(&llama);
     llama.sink_logits = false;
+    llama.linear_attention = true;
+    check_round_trip(&llama);
+    llama.linear_attention = false;
     llama.untied = lstm.untied = true;
     llama.bos = lstm.eos = -1;
     check_round_trip(&llama);

@@ -107,6 +107,35 @@ static void variants_go_on_too(void **state)
     check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "forget gates, one key head");
 }
 
+static void linear_attention_goes_on_from_its_sums(void **state)
+{
+    (void)state;
+    attn_language_config config = small_language_config();
+    config.linear_attention = true;
+    check_steps(&config, ATTN_CACHE_F32, 1, 2e-5, "linear");
+    check_steps(&config, ATTN_CACHE_F32, 130, 2e-5, "linear, most together");
+    config.no_positions = true;
+    config.key_heads = 1;
+    check_steps(&config, ATTN_CACHE_F32, 2, 2e-5, "linear, no positions, one key head");
+
+    /* As much for a long text as for a short one. */
+    attn_language *const language = small_language(&config);
+    attn_tape *const tape = small_tape();
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        const attn_language_run_options options = {.capacity = i ? 300 : 1};
+        attn_language_run *const run = run_over(language, tape, &options);
+        bytes[i] = attn_language_run_bytes(run);
+        attn_language_run_destroy(run);
+    }
+    const size_t head = (size_t)(config.width / config.heads);
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_int_equal(bytes[0], (size_t)(config.layers * config.heads) * head *
+                                   (head + 1) * sizeof(float));
+    small_tape_destroy(tape);
+    attn_language_destroy(language);
+}
+
 static void an_lstm_goes_on_from_its_state(void **state)
 {
     (void)state;
@@ -405,11 +434,9 @@ static void rows_are_rounded_once_and_each_head_drops_its_own(void **state)
 
 /* ---- Refusals -------------------------------------------------------------------- */
 
-static void check_too_long(bool forgets)
+static void check_too_long(attn_language_config config)
 {
-    attn_language_config config = small_language_config();
     config.max_positions = 4;
-    config.forgets = forgets;
     attn_language *const language = small_language(&config);
     attn_tape *const tape = small_tape(), *const whole = small_tape();
     attn_language_run *const run = run_over(language, tape, NULL);
@@ -431,8 +458,13 @@ static void check_too_long(bool forgets)
 static void a_text_longer_than_the_positions_is_refused_with_both_numbers(void **state)
 {
     (void)state;
-    check_too_long(false);
-    check_too_long(true);
+    attn_language_config config = small_language_config();
+    check_too_long(config);
+    config.forgets = true;
+    check_too_long(config);
+    config.forgets = false;
+    config.linear_attention = true;
+    check_too_long(config);
 }
 
 static void refuses(const attn_language_config *config,
@@ -471,6 +503,11 @@ static void options_that_do_not_fit_are_named(void **state)
             &(attn_language_run_options){.window = 9, .cache = (attn_cache_type)7},
             "a cache of type 7, expected one of attn_cache_type");
     refuses(&lstm, &(attn_language_run_options){.window = 9}, "window of an LSTM");
+    attn_language_config linear = small_language_config();
+    linear.linear_attention = true;
+    refuses(&linear, &(attn_language_run_options){.window = 9}, "sums and no tokens");
+    refuses(&linear, &(attn_language_run_options){.cache = ATTN_CACHE_I8},
+            "sums and no tokens");
 }
 
 static void an_id_outside_the_vocabulary_is_named(void **state)
@@ -497,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_step_gives_the_logits_of_the_whole_text),
         cmocka_unit_test(variants_go_on_too),
+        cmocka_unit_test(linear_attention_goes_on_from_its_sums),
         cmocka_unit_test(an_lstm_goes_on_from_its_state),
         cmocka_unit_test(fewer_bits_take_less_memory),
         cmocka_unit_test(a_window_with_sinks_reads_what_is_left_as_a_text),
