@@ -52,6 +52,8 @@ static const attn_recipe_field FIELDS[] = {
     {"model", "alibi", ATTN_FIELD_FLAG, AT(model.alibi), 0, 0, NULL, 0},
     {"model", "sink_logits", ATTN_FIELD_FLAG, AT(model.sink_logits), 0, 0, NULL, 0},
     {"model", "forgets", ATTN_FIELD_FLAG, AT(model.forgets), 0, 0, NULL, 0},
+    {"model", "linear_attention", ATTN_FIELD_FLAG, AT(model.linear_attention), 0, 0, NULL,
+     0},
     {"model", "epsilon", ATTN_FIELD_SINGLE, AT(model.epsilon), 0, 1, NULL, 1e-5},
     {"model", "dropout", ATTN_FIELD_SINGLE, AT(model.dropout), 0, 0.99, NULL,
      ATTN_REQUIRED},
@@ -90,12 +92,19 @@ static attn_status check(const void *given, const char *name, attn_error *error)
                               name, (long long)model->heads, (long long)model->inner,
                               is_llama ? "both, which model.body \"llama\" has"
                                        : "neither, which model.body \"lstm\" has not");
-    if (!is_llama &&
-        (model->no_positions || model->alibi || model->sink_logits || model->forgets))
+    if (!is_llama && (model->no_positions || model->alibi || model->sink_logits ||
+                      model->forgets || model->linear_attention))
         return attn_error_set(error, ATTN_EFORMAT,
-                              "%s: model.no_positions, model.alibi, model.sink_logits "
-                              "and model.forgets are for model.body \"llama\", expected "
-                              "none of them",
+                              "%s: model.no_positions, model.alibi, model.sink_logits, "
+                              "model.forgets and model.linear_attention are for "
+                              "model.body \"llama\", expected none of them",
+                              name);
+    if (model->linear_attention && (model->alibi || model->sink_logits ||
+                                    model->forgets || model->attention_dropout != 0.0f))
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: model.alibi, model.sink_logits, model.forgets and "
+                              "model.attention_dropout are for softmax attention, "
+                              "expected none of them with model.linear_attention",
                               name);
     if (settings->window > model->max_positions)
         return attn_error_set(error, ATTN_EFORMAT,

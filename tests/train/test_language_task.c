@@ -367,6 +367,8 @@ static void a_training_learns_lines_and_windows_with_either_body(void **state)
           "\"heads\": 2, \"inner\": 32, \"no_positions\": true, \"alibi\": true, "
           "\"sink_logits\": true,",
           "alibi-lines");
+    train("\"unit\": \"line\"",
+          "\"heads\": 2, \"inner\": 32, \"linear_attention\": true,", "linear-lines");
     train("\"unit\": \"line\"", LSTM, "lstm-lines");
     train("\"unit\": \"file\"", LSTM, "lstm-windows");
 }
@@ -382,6 +384,14 @@ static void recipes_that_do_not_fit_are_named(void **state)
         {"\"unit\": \"line\"", "", "model.heads is 0"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"forgets\": true,", "model.forgets"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"alibi\": true,", "model.alibi"},
+        {"\"unit\": \"line\"", "\"body\": \"lstm\", \"linear_attention\": true,",
+         "model.linear_attention"},
+        {"\"unit\": \"line\"",
+         "\"heads\": 2, \"inner\": 32, \"linear_attention\": true, \"alibi\": true,",
+         "softmax attention"},
+        {"\"unit\": \"line\"",
+         "\"heads\": 2, \"inner\": 32, \"linear_attention\": \"relu\",",
+         "linear_attention"},
         {"\"unit\": \"line\"", "\"body\": \"lstm\", \"heads\": 2,", "neither"},
         {"\"unit\": \"line\", \"window\": 8", LLAMA, "data.window is 8, expected none"},
         {"\"unit\": \"file\", \"window\": 33", LLAMA, "data.window is 33"},
