@@ -42,6 +42,7 @@ typedef struct attn_multihead_layer {
     attn_part part; /* told to the observer */
     int64_t index;
     attn_scoring_layer scoring; /* all zeros: scaled dot products */
+    bool linear;                /* as in attn_heads; set after the layer is added */
     bool forgets;
     attn_linear_layer forget; /* with forgets */
 } attn_multihead_layer;

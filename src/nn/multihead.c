@@ -171,6 +171,7 @@ attn_tensor *attn_multihead_layer_forward(const attn_multihead_layer *layer,
                         .part = layer->part,
                         .index = layer->index,
                         .causal = causal,
+                        .linear = layer->linear,
                         .dropout = dropout};
     attn_tensor *const projected = attn_linear_layer_forward(&layer->query, pass, x);
     attn_tensor *const query =
