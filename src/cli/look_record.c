@@ -94,8 +94,9 @@ static bool is_one_of(const char *type, const char *const *types)
 attn_status look_make_record(const look_request *request, attn_record **record,
                              attn_error *error)
 {
-    static const char *const texts[] = {"attn-reader",   "bert",          "llama",
-                                        "llama-variant", "lstm-language", NULL};
+    static const char *const texts[] = {"attn-reader", "bert",          "bert-variant",
+                                        "llama",       "llama-variant", "lstm-language",
+                                        NULL};
     static const char *const pictures[] = {"attn-captioner", NULL};
     char folder[ATTN_PATH_BYTES], type[64];
     attn_context *context = NULL;

@@ -286,14 +286,16 @@ static attn_status load(text_model *model, const char *folder, const char *type,
                         attn_text_request *request, attn_error *error)
 {
     attn_bert_config bert;
-    if (strcmp(type, "bert") == 0) {
+    const bool is_bert =
+        strcmp(type, ATTN_BERT_TYPE) == 0 || strcmp(type, ATTN_BERT_VARIANT) == 0;
+    if (is_bert) {
         const attn_status status = attn_bert_config_load(&bert, folder, error);
         if (status != ATTN_OK)
             return status;
         if (bert.head == ATTN_BERT_MASKED)
             return load_masked(model, folder, request, error);
     }
-    return strcmp(type, "bert") == 0 || strcmp(type, "attn-reader") == 0
+    return is_bert || strcmp(type, "attn-reader") == 0
                ? load_reader(model, folder, request, error)
                : load_language(model, folder, request, error);
 }

@@ -53,6 +53,11 @@ static attn_status check_config(const attn_bert_config *config, attn_error *erro
     const float dropouts[] = {config->dropout, config->attention_dropout,
                               config->classifier_dropout};
     ATTN_TRY(attn_check_dropouts("bert", dropouts, 3, error));
+    if (config->linear_attention && config->attention_dropout != 0.0f)
+        return attn_error_set(error, ATTN_EINVAL,
+                              "bert: attention_dropout is %g with linear attention, "
+                              "expected 0: it has no scores to drop",
+                              (double)config->attention_dropout);
     if (!(config->epsilon >= 0.0f && config->epsilon < 1.0f))
         return attn_error_set(error, ATTN_EINVAL,
                               "bert: epsilon is %g, expected 0 to below 1",
@@ -128,6 +133,7 @@ static attn_status add_layer(attn_bert *bert, int64_t index)
     layer->self.width = width;
     layer->self.part = ATTN_PART_ENCODER;
     layer->self.index = index;
+    layer->self.linear = config->linear_attention;
     layer->feed_forward.activation = config->activation;
     return ATTN_OK;
 }

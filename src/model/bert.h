@@ -3,7 +3,9 @@
  * and BertForTokenClassification.  config.json and model.safetensors of a folder open
  * there and give the same logits, and what is saved there opens here.  Where labels of a
  * text are read from the mean of its tokens, it opens there as a
- * BertForTokenClassification, the mean of whose logits are the text's.
+ * BertForTokenClassification, the mean of whose logits are the text's.  With linear
+ * attention (Katharopoulos et al. 2020) its model_type is one of ours, "bert-variant",
+ * which does not open there.
  *
  * Texts are packed (see nn/layers.h): there is no padding, and a token's position is
  * counted within its own text.  A text starts with <s> in the place of [CLS] and ends
@@ -13,6 +15,10 @@
 
 #include "base/error.h"
 #include "nn/layers.h"
+
+/** "model_type" of config.json. */
+#define ATTN_BERT_TYPE "bert"
+#define ATTN_BERT_VARIANT "bert-variant"
 
 /** What stands on the encoder. */
 typedef enum attn_bert_head {
@@ -35,6 +41,8 @@ typedef struct attn_bert_config {
     float dropout;            /* of embeddings, and of what joins the residual stream */
     float attention_dropout;  /* of attention weights */
     float classifier_dropout; /* of what the labels are read from */
+    bool linear_attention;    /* of elu + 1, in place of softmax's; attention_dropout is 0
+                               * then */
     bool untied; /* the vocabulary projection is cls.predictions.decoder.weight and not
                   * the embedding; ATTN_BERT_MASKED only */
 } attn_bert_config;
@@ -46,7 +54,8 @@ void attn_bert_config_init(attn_bert_config *config);
 
 /** New, with initialised parameters and labels "LABEL_0", "LABEL_1", …
  * @return ATTN_OK, ATTN_ENOMEM, or ATTN_EINVAL: a size out of range (heads divide width),
- *         a dropout outside [0, 1), labels of a masked language model. */
+ *         a dropout outside [0, 1), labels of a masked language model, linear attention
+ *         with attention_dropout. */
 ATTN_CHECKED attn_status attn_bert_create(attn_bert **bert,
                                           const attn_bert_config *config, uint64_t seed,
                                           attn_error *error);

@@ -85,12 +85,22 @@ static attn_status read_sizes(const attn_config_file *file, attn_bert_config *co
     return attn_config_file_integer(file, "type_vocab_size", 2, &config->types);
 }
 
+static attn_status read_type(const attn_config_file *file, bool *linear_attention)
+{
+    static const char *const types[] = {ATTN_BERT_TYPE, ATTN_BERT_VARIANT, NULL};
+    size_t type;
+    ATTN_TRY(attn_config_file_choice(file, "model_type", types, &type));
+    return types[type] == types[0]
+               ? ATTN_OK
+               : attn_config_file_flag(file, "linear_attention", false, linear_attention);
+}
+
 attn_status attn_bert_config_read(const attn_config_file *file, attn_bert_config *config)
 {
     double epsilon;
     bool tied;
     *config = (attn_bert_config){0};
-    ATTN_TRY(expect_text(file, "model_type", false, "bert"));
+    ATTN_TRY(read_type(file, &config->linear_attention));
     ATTN_TRY(read_head(file, &config->head));
     ATTN_TRY(expect_text(file, "position_embedding_type", true, "absolute"));
     ATTN_TRY(attn_config_file_expect_flag(file, "is_decoder", false, false));
@@ -120,7 +130,8 @@ static json_t *common_config(const attn_bert_config *config, int dtype)
     return json_pack(
         "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:o, s:o, s:o, s:o,"
         " s:f, s:b, s:b, s:i, s:i, s:i}",
-        "architectures", ARCHITECTURES[config->head], "model_type", "bert", "dtype",
+        "architectures", ARCHITECTURES[config->head], "model_type",
+        config->linear_attention ? ATTN_BERT_VARIANT : ATTN_BERT_TYPE, "dtype",
         attn_json_dtype(dtype), "vocab_size", (json_int_t)config->vocabulary,
         "hidden_size", (json_int_t)config->width, "num_hidden_layers",
         (json_int_t)config->layers, "num_attention_heads", (json_int_t)config->heads,
@@ -141,6 +152,8 @@ static json_t *model_config(const attn_bert *bert, int dtype)
     bool is_whole = document;
     if (is_whole && bert->config.labels > 0)
         is_whole = attn_labels_write(&bert->labels, document);
+    if (is_whole && bert->config.linear_attention)
+        is_whole = json_object_set_new(document, "linear_attention", json_true()) == 0;
     if (is_whole && bert->config.head == ATTN_BERT_SEQUENCE)
         is_whole = json_object_set_new(document, "problem_type",
                                        json_string("single_label_classification")) == 0;

@@ -113,6 +113,7 @@ static attn_status check_sizes(const attn_bert_config *mine,
         {"intermediate_size", mine->inner, theirs->inner},
         {"max_position_embeddings", mine->max_positions, theirs->max_positions},
         {"type_vocab_size", mine->types, theirs->types},
+        {"linear_attention", mine->linear_attention, theirs->linear_attention},
     };
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes[i].mine != sizes[i].theirs)

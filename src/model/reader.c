@@ -77,6 +77,10 @@ static attn_status check_choices(const attn_reader_config *config, attn_error *e
         {is_transformer && config->pooling != ATTN_READER_MEAN &&
              config->pooling != ATTN_READER_FIRST,
          "a Transformer's pooling is neither the mean nor the first token's"},
+        {!is_transformer && config->linear_attention,
+         "linear attention where the body is no Transformer"},
+        {config->linear_attention && config->attention_dropout != 0.0f,
+         "attention_dropout with linear attention, which has no scores to drop"},
         {!is_transformer && config->pooling == ATTN_READER_FIRST,
          "the first token's state is read where the body is no Transformer"},
         {is_transformer && config->mean_pieces,
@@ -231,6 +235,7 @@ static attn_status create_transformer(attn_reader *reader, uint64_t seed,
     bert.inner = config->inner;
     bert.dropout = bert.classifier_dropout = config->dropout;
     bert.attention_dropout = config->attention_dropout;
+    bert.linear_attention = config->linear_attention;
     ATTN_TRY(attn_bert_create(&reader->bert, &bert, seed, error));
     shrink_embeddings(attn_bert_parameters(reader->bert));
     return ATTN_OK;

@@ -70,6 +70,8 @@ typedef struct attn_reader_config {
                            * Transformer's residual stream */
     float token_dropout;  /* tokens that become <unk> in training */
     float attention_dropout;
+    bool linear_attention; /* of a Transformer: in place of softmax's, without
+                            * attention_dropout */
 } attn_reader_config;
 
 /** ATTN_EINVAL names what is out of range or does not go together; a Transformer's heads

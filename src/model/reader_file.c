@@ -142,6 +142,7 @@ static attn_reader_config config_of_bert(const attn_bert_config *bert)
         .inner = bert->inner,
         .dropout = bert->dropout,
         .attention_dropout = bert->attention_dropout,
+        .linear_attention = bert->linear_attention,
     };
 }
 
@@ -174,7 +175,8 @@ attn_status attn_reader_load(attn_reader **reader, const char *path, attn_error 
     attn_folder folder;
     *reader = NULL;
     ATTN_TRY(attn_folder_open(&folder, path, error));
-    static const char *const types[] = {MODEL_TYPE, "bert", NULL};
+    static const char *const types[] = {MODEL_TYPE, ATTN_BERT_TYPE, ATTN_BERT_VARIANT,
+                                        NULL};
     size_t type = 0;
     attn_status status =
         attn_config_file_choice(&folder.config, "model_type", types, &type);

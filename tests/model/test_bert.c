@@ -429,6 +429,9 @@ static void every_parameter_has_the_gradient_of_differences(void **state)
         if (head == ATTN_BERT_MASKED)
             check_gradients(&config);
     }
+    attn_bert_config linear = without_dropout(ATTN_BERT_TOKENS);
+    linear.linear_attention = true;
+    check_gradients(&linear);
 }
 
 static void a_few_hundred_steps_learn_the_targets(void **state)

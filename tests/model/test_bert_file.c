@@ -209,6 +209,32 @@ static void an_untied_output_comes_back(void **state)
     attn_bert_destroy(saved);
 }
 
+static void linear_attention_comes_back_as_a_type_of_ours(void **state)
+{
+    struct fixture *const fixture = *state;
+    attn_bert_config config = bert_config(ATTN_BERT_TOKENS);
+    config.linear_attention = true;
+    config.attention_dropout = 0.0f;
+    attn_bert *const saved = bert_create(&config, 3);
+    save(saved, fixture->folder, ATTN_DTYPE_F32);
+    attn_bert *const loaded = load(fixture->folder);
+    assert_true(attn_bert_config_of(loaded)->linear_attention);
+    assert_same_values(loaded, saved);
+    attn_bert_destroy(loaded);
+
+    attn_error error;
+    config.linear_attention = false;
+    attn_bert *const softmax = bert_create(&config, 3);
+    assert_int_equal(attn_bert_start(softmax, fixture->folder, &error), ATTN_EINVAL);
+    assert_non_null(strstr(error.message, "linear_attention is 1, expected 0"));
+    attn_bert_destroy(softmax);
+    small_config_change(fixture->folder, "attention_probs_dropout_prob", "0.5");
+    load_fails(fixture->folder, ATTN_EFORMAT, "attention_dropout is 0.5 with linear");
+    small_config_change(fixture->folder, "model_type", "\"bert-other\"");
+    load_fails(fixture->folder, ATTN_EUNSUPPORTED, "bert-variant");
+    attn_bert_destroy(saved);
+}
+
 static void untied_without_an_output_is_an_error(void **state)
 {
     struct fixture *const fixture = *state;
@@ -579,6 +605,7 @@ int main(int argc, char **argv)
         TEST(bf16_comes_back_rounded),
         TEST(other_settings_come_back),
         TEST(an_untied_output_comes_back),
+        TEST(linear_attention_comes_back_as_a_type_of_ours),
         TEST(untied_without_an_output_is_an_error),
         TEST(tied_with_another_output_uses_both_and_says_so),
         TEST(a_second_bias_that_differs_is_not_supported),
