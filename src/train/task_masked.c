@@ -57,18 +57,25 @@ static const attn_recipe_field FIELDS[] = {
      ATTN_REQUIRED},
     {"model", "attention_dropout", ATTN_FIELD_SINGLE, AT(model.attention_dropout), 0,
      0.99, NULL, ATTN_REQUIRED},
+    {"model", "linear_attention", ATTN_FIELD_FLAG, AT(model.linear_attention), 0, 0, NULL,
+     0},
     {"model", "too_long", ATTN_FIELD_CHOICE, AT(too_long), 0, 0, TOO_LONG, LONG_SPLIT},
 };
 
 static attn_status check(const void *settings, const char *name, attn_error *error)
 {
     const attn_bert_config *const model = &((const struct settings *)settings)->model;
-    if (model->width % model->heads == 0)
-        return ATTN_OK;
-    return attn_error_set(error, ATTN_EFORMAT,
-                          "%s: model.width is %lld, expected a multiple of model.heads, "
-                          "which is %lld",
-                          name, (long long)model->width, (long long)model->heads);
+    if (model->width % model->heads != 0)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: model.width is %lld, expected a multiple of "
+                              "model.heads, which is %lld",
+                              name, (long long)model->width, (long long)model->heads);
+    if (model->linear_attention && model->attention_dropout != 0.0f)
+        return attn_error_set(error, ATTN_EFORMAT,
+                              "%s: model.attention_dropout is %g, expected 0 with "
+                              "model.linear_attention",
+                              name, (double)model->attention_dropout);
+    return ATTN_OK;
 }
 
 /* ---- Data ------------------------------------------------------------------------ */

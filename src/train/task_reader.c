@@ -55,6 +55,8 @@ static const attn_recipe_field FIELDS[] = {
      0},
     {"model", "attention_dropout", ATTN_FIELD_SINGLE, AT(model.attention_dropout), 0,
      0.99, NULL, 0},
+    {"model", "linear_attention", ATTN_FIELD_FLAG, AT(model.linear_attention), 0, 0, NULL,
+     0},
 };
 
 /* "3 4 5"; a length that is no number becomes 0, which no model has. */

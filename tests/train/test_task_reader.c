@@ -37,6 +37,9 @@ static const char CONVOLUTION[] =
 static const char TRANSFORMER[] =
     "\"body\": \"transformer\", \"width\": 8, \"layers\": 1, \"heads\": 2, \"inner\": "
     "16, \"max_positions\": 12, \"dropout\": 0.0";
+static const char LINEAR[] =
+    "\"body\": \"transformer\", \"width\": 8, \"layers\": 1, \"heads\": 2, \"inner\": "
+    "16, \"max_positions\": 12, \"dropout\": 0.0, \"linear_attention\": true";
 static const char TAGGER[] =
     "\"body\": \"lstm\", \"embedding\": 8, \"width\": 6, \"layers\": 1, \"both_ways\": "
     "true, \"attention\": \"additive\", \"attention_width\": 5, \"max_positions\": 64, "
@@ -160,11 +163,13 @@ static void assert_learnt(const char *name, const char *items)
 static void classifiers_learn_and_are_scored(void **state)
 {
     (void)state;
-    static const char *const models[] = {BAG, ATTENTION, CONVOLUTION, TRANSFORMER};
-    static const char *const names[] = {"bag", "attention", "convolution", "transformer"};
+    static const char *const models[] = {BAG, ATTENTION, CONVOLUTION, TRANSFORMER,
+                                         LINEAR};
+    static const char *const names[] = {"bag", "attention", "convolution", "transformer",
+                                        "linear"};
     write_texts(in_folder("train"), 240, 1);
     write_texts(in_folder("valid"), 60, 2);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         train_well("classifier", models[i], names[i], 0, 2);
         assert_learnt(names[i], "texts");
         attn_reader *reader;
@@ -255,6 +260,10 @@ static void a_recipe_that_does_not_go_together_is_named(void **state)
     fails("classifier", "", "\"body\": \"bag\", \"heights\": 3", "model.heights is not");
     fails("tagger", "", ATTENTION, "words are labelled and pooling is not the mean");
     fails("classifier", "", TAGGER, "texts are labelled and words attend");
+    fails("classifier", "",
+          "\"linear_attention\": true, \"body\": \"bag\", \"embedding\": 8, "
+          "\"max_positions\": 64, \"dropout\": 0",
+          "linear attention where the body is no Transformer");
     fails("classifier", "",
           "\"body\": \"convolution\", \"embedding\": 8, \"width\": 6, "
           "\"max_positions\": 64, \"dropout\": 0, \"filters\": \"3 x\"",
