@@ -1,5 +1,4 @@
-/* Stacked recurrent layers: the input's part of all gates of all tokens is one linear
- * layer, and attn_recur does the rest. */
+/* Stacked recurrent layers: each run is one attn_recur. */
 #include "nn/recurrent.h"
 #include "base/context.h"
 #include <stdio.h>
@@ -51,12 +50,11 @@ attn_status attn_recurrent_layer_add(attn_recurrent_layer *layer,
     return ATTN_OK;
 }
 
-/* [tokens][width], or for the LSTM [tokens][2·width]: states beside memories. */
+/* [tokens][width], or with memory [tokens][2·width]: states beside memories. */
 static attn_tensor *run_forward(const attn_recurrent_layer *layer, const attn_pass *pass,
                                 int64_t run, attn_tensor *x, attn_packing packing,
-                                const attn_recurrent_states *before)
+                                const attn_recurrent_states *before, bool gives_memory)
 {
-    const bool has_bias = layer->options.has_bias;
     const attn_recurrence recurrence = {
         .cell = layer->options.cell,
         .backwards = run % directions(layer) == 1,
@@ -64,14 +62,18 @@ static attn_tensor *run_forward(const attn_recurrent_layer *layer, const attn_pa
         .starts = packing.starts,
         .state = before ? before->state[run] : NULL,
         .memory = before ? before->memory[run] : NULL,
+        .gives_memory = gives_memory,
     };
-    attn_tensor *const gates = attn_linear(
-        pass->tape, x, attn_pass_parameter(pass, layer->runs[run].in_weight),
-        has_bias ? attn_pass_parameter(pass, layer->runs[run].in_bias) : NULL, has_bias);
-    return attn_recur(
-        pass->tape, gates, attn_pass_parameter(pass, layer->runs[run].state_weight),
-        has_bias ? attn_pass_parameter(pass, layer->runs[run].state_bias) : NULL,
-        has_bias, &recurrence);
+    attn_cell_weights weights = {
+        .in = attn_pass_parameter(pass, layer->runs[run].in_weight),
+        .state = attn_pass_parameter(pass, layer->runs[run].state_weight),
+        .has_bias = layer->options.has_bias,
+    };
+    if (weights.has_bias) {
+        weights.in_bias = attn_pass_parameter(pass, layer->runs[run].in_bias);
+        weights.state_bias = attn_pass_parameter(pass, layer->runs[run].state_bias);
+    }
+    return attn_recur(pass->tape, x, &weights, &recurrence);
 }
 
 /* The rows that a run wrote last. */
@@ -100,14 +102,15 @@ attn_tensor *attn_recurrent_layer_forward(const attn_recurrent_layer *layer,
                                           attn_recurrent_states *after, float dropout)
 {
     const int64_t ways = directions(layer), width = layer->options.width;
-    const bool has_memory = layer->options.cell == ATTN_CELL_LSTM;
+    const bool has_memory = after && layer->options.cell == ATTN_CELL_LSTM;
     for (int64_t depth = 0; depth < layer->options.layers; depth++) {
         attn_tensor *states[2] = {NULL, NULL};
         if (depth > 0)
             x = attn_dropout(pass->tape, x, dropout);
         for (int64_t way = 0; way < ways; way++) {
             const int64_t run = depth * ways + way;
-            attn_tensor *const y = run_forward(layer, pass, run, x, packing, before);
+            attn_tensor *const y =
+                run_forward(layer, pass, run, x, packing, before, has_memory);
             states[way] = has_memory ? attn_columns(pass->tape, y, 0, width) : y;
             if (!after)
                 continue;

@@ -104,17 +104,21 @@ typedef struct attn_recurrence {
     const int64_t *starts;       /* [sequences + 1] */
     attn_tensor *state, *memory; /* before the first step, [sequences][width]; NULL for 0.
                                   * memory is the LSTM's */
+    bool gives_memory;           /* LSTM: beside the states */
 } attn_recurrence;
 
-/** Runs a cell along each packed sequence.  gates [tokens][gates·width] is the input's
- * part of what the gates are given (a linear layer of all tokens at once), weight
- * [gates·width][width] and bias [gates·width] make the state's part.  Steps are taken by
- * all sequences together, the longest first, so each is one product, and padding does not
- * exist.
- * @return the states [tokens][width], or for the LSTM [tokens][2·width]: beside the state
- *         the memory. */
-attn_tensor *attn_recur(attn_tape *tape, attn_tensor *gates, attn_tensor *weight,
-                        attn_tensor *bias, bool has_bias,
+typedef struct attn_cell_weights {
+    attn_tensor *in, *state;           /* [gates·width][in], [gates·width][width] */
+    attn_tensor *in_bias, *state_bias; /* [gates·width] */
+    bool has_bias;                     /* both of them; else they are 0 */
+} attn_cell_weights;
+
+/** Runs a cell along each packed sequence of x [tokens][in].  Steps are taken by all
+ * sequences together, the longest first, so each is one product, and padding does not
+ * exist.  A row's bits depend on no other sequence, and in no step on later ones.
+ * @return the states [tokens][width], or [tokens][2·width]: beside the state the memory.
+ */
+attn_tensor *attn_recur(attn_tape *tape, attn_tensor *x, const attn_cell_weights *weights,
                         const attn_recurrence *recurrence);
 
 /** Columns first to first + count − 1 of each row. */

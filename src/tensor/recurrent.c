@@ -2,29 +2,13 @@
  *
  * Rows are taken into the order of steps: all sequences' first tokens, then all second
  * ones, the longest sequence first.  The sequences that are still there at a step are
- * then the first rows of the step before, and a step is one product of matrices without
- * gaps; the weight's gradient is one product over all steps. */
+ * then the first rows of the step before, a step is two products without gaps, of the
+ * input and of the states before, and a weight's gradient is one product over all steps.
+ * Weights are packed once for all steps: BLAS would pack them again for each, which took
+ * a third of its time where rows are few. */
+#include "tensor/recurrent.h"
 #include "tensor/checks.h"
-#include <cblas.h>
 #include <string.h>
-
-struct recurrence {
-    attn_cell cell;
-    size_t sequences, steps, tokens, width, gates;
-    attn_tensor *given, *weight, *bias; /* bias may be NULL */
-    attn_tensor *state, *memory;        /* before the first step; may be NULL */
-    attn_tensor *y;
-
-    size_t *token;    /* [tokens]: which token stands at each place */
-    size_t *first;    /* [steps + 1]: where each step begins */
-    size_t *sequence; /* [sequences]: the longest first */
-
-    /* In the order of steps. */
-    float *gate;              /* [tokens][gates·width] */
-    float *candidate;         /* GRU: [tokens][width] */
-    float *states, *memories; /* [sequences + tokens][width]: first those before */
-    float *recurrent;         /* GRU: of one step, [sequences][3·width] */
-};
 
 int attn_cell_gates(attn_cell cell)
 {
@@ -40,7 +24,7 @@ static size_t length_of(const int64_t *starts, size_t sequence)
 }
 
 /* The longest first, those of one length as they stand; `place` has steps + 1 counts. */
-static void sort_by_length(struct recurrence *r, const int64_t *starts, size_t *place)
+static void sort_by_length(struct attn_recur *r, const int64_t *starts, size_t *place)
 {
     memset(place, 0, (r->steps + 1) * sizeof *place);
     for (size_t i = 0; i < r->sequences; i++)
@@ -54,7 +38,7 @@ static void sort_by_length(struct recurrence *r, const int64_t *starts, size_t *
         r->sequence[place[length_of(starts, i)]++] = i;
 }
 
-static bool put_in_order(attn_tape *tape, struct recurrence *r,
+static bool put_in_order(attn_tape *tape, struct attn_recur *r,
                          const attn_recurrence *given)
 {
     const int64_t *const starts = given->starts;
@@ -79,15 +63,17 @@ static bool put_in_order(attn_tape *tape, struct recurrence *r,
         }
     }
     r->first[r->steps] = place;
+    r->keeps_order = true;
+    for (size_t i = 0; i < r->tokens; i++)
+        r->keeps_order &= r->token[i] == i;
     return true;
 }
 
 /* ---- Moving rows ----------------------------------------------------------------------
  */
 
-/* to[i] = from[rows[i]], or 0 where there is no from. */
-static void take_rows(float *to, const float *from, const size_t *rows, size_t count,
-                      size_t width, size_t stride)
+void attn_recur_take_rows(float *to, const float *from, const size_t *rows, size_t count,
+                          size_t width, size_t stride)
 {
     for (size_t i = 0; i < count; i++) {
         if (from)
@@ -97,19 +83,34 @@ static void take_rows(float *to, const float *from, const size_t *rows, size_t c
     }
 }
 
-/* to[rows[i]] (+)= from[i] */
-static void give_rows(attn_tape *tape, float *to, const float *from, const size_t *rows,
-                      size_t count, size_t width, size_t stride, bool add)
+void attn_recur_give_rows(attn_tape *tape, float *to, const float *from,
+                          const size_t *rows, size_t count, size_t width, size_t stride,
+                          bool add)
 {
-    for (size_t i = 0; i < count; i++)
-        attn_tape_rows(tape)->scale(to + rows[i] * stride, from + i * width, 1.0f, width,
-                                    add);
+    for (size_t i = 0; i < count; i++) {
+        float *const row = to + rows[i] * stride;
+        if (add)
+            attn_tape_rows(tape)->add(row, row, from + i * width, width);
+        else
+            memcpy(row, from + i * width, width * sizeof *to);
+    }
 }
 
 /* ---- Forward --------------------------------------------------------------------------
  */
 
-static struct attn_cell_step step_of(const struct recurrence *r, size_t step)
+/* The step behind the run that begins with this one. */
+static size_t run_end(const struct attn_recur *r, size_t step)
+{
+    const size_t first = r->first[step];
+    do
+        step++;
+    while (step < r->steps && r->first[step + 1] - first <= ATTN_RECUR_ROWS);
+    return step;
+}
+
+struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
+                                      size_t gates_first)
 {
     const size_t first = r->first[step], w = r->width;
     /* What is before step 0 lies in front of the states; step s − 1 begins there. */
@@ -118,12 +119,12 @@ static struct attn_cell_step step_of(const struct recurrence *r, size_t step)
         .cell = r->cell,
         .rows = r->first[step + 1] - first,
         .width = w,
-        .gates = r->gate + first * r->gates * w,
+        .gates = r->gate + (first - gates_first) * r->gates * w,
         .recurrent = r->recurrent,
         .before = r->states + before * w,
         .state = r->states + (r->sequences + first) * w,
     };
-    if (r->cell == ATTN_CELL_GRU)
+    if (r->candidate)
         s.candidate = r->candidate + first * w;
     if (r->cell == ATTN_CELL_LSTM) {
         s.memory_before = r->memories + before * w;
@@ -132,167 +133,95 @@ static struct attn_cell_step step_of(const struct recurrence *r, size_t step)
     return s;
 }
 
-/* to (+)= state · weightᵀ.  In inference a row has the same bits in any batch. */
-static void multiply_state(attn_tape *tape, const struct recurrence *r, float *to,
-                           const struct attn_cell_step *s, bool add)
+struct attn_recur_panels attn_recur_pack(attn_tape *tape, const attn_tensor *weight,
+                                         bool turned)
 {
-    const size_t out = r->gates * r->width;
-    if (attn_tape_training(tape)) {
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)s->rows, (int)out,
-                    (int)r->width, 1.0f, s->before, (int)r->width, r->weight->data,
-                    (int)r->width, add ? 1.0f : 0.0f, to, (int)out);
-        return;
-    }
-    float *const product = add ? r->recurrent : to;
-    attn_tape_rows(tape)->dot(product, s->before, r->weight->data, NULL, s->rows,
-                              r->width, out);
-    if (add)
-        attn_tape_rows(tape)->add(to, to, product, s->rows * out);
+    const size_t out = (size_t)weight->extent[0], in = (size_t)weight->extent[1];
+    const size_t inner = turned ? in : out, columns = turned ? out : in;
+    const size_t last = (size_t)ATTN_PANEL_COLUMNS - 1;
+    struct attn_recur_panels panels = {.floats = inner * ((columns + last) & ~last)};
+    panels.data = attn_tape_borrow(tape, panels.floats);
+    if (panels.data)
+        attn_tape_rows(tape)->pack(panels.data, weight->data, inner, columns, turned);
+    return panels;
 }
 
-static void take_step(attn_tape *tape, const struct recurrence *r, size_t step)
+void attn_recur_unpack(attn_tape *tape, struct attn_recur_panels panels)
 {
-    const struct attn_cell_step s = step_of(r, step);
-    if (r->cell == ATTN_CELL_GRU) {
-        multiply_state(tape, r, r->recurrent, &s, false);
-        for (size_t i = 0; r->bias && i < s.rows; i++) {
-            float *const row = r->recurrent + i * 3 * r->width;
-            attn_tape_rows(tape)->add(row, row, r->bias->data, 3 * r->width);
-        }
-    } else {
-        multiply_state(tape, r, s.gates, &s, true);
-    }
-    attn_tape_rows(tape)->cell_step(&s);
+    attn_tape_return(tape, panels.data, panels.floats);
 }
 
-static void run_forward(attn_tape *tape, const struct recurrence *r)
-{
-    const size_t w = r->width, columns = r->gates * w;
-    take_rows(r->gate, r->given->data, r->token, r->tokens, columns, columns);
-    for (size_t i = 0; r->bias && r->cell != ATTN_CELL_GRU && i < r->tokens; i++)
-        attn_tape_rows(tape)->add(r->gate + i * columns, r->gate + i * columns,
-                                  r->bias->data, columns);
-    take_rows(r->states, r->state ? r->state->data : NULL, r->sequence, r->sequences, w,
-              w);
-    if (r->memories)
-        take_rows(r->memories, r->memory ? r->memory->data : NULL, r->sequence,
-                  r->sequences, w, w);
-    for (size_t step = 0; step < r->steps; step++)
-        take_step(tape, r, step);
-
-    const size_t row = (size_t)r->y->extent[1];
-    give_rows(tape, r->y->data, r->states + r->sequences * w, r->token, r->tokens, w, row,
-              false);
-    if (r->memories)
-        give_rows(tape, r->y->data + w, r->memories + r->sequences * w, r->token,
-                  r->tokens, w, row, false);
-}
-
-/* ---- Backward -------------------------------------------------------------------------
- */
-
-/* Gradients in the order of steps; those of states and memories like these themselves. */
-struct ways_back {
-    float *states, *memories; /* [sequences + tokens][width] */
-    float *recurrent;         /* [tokens][gates·width]; the gates' own but for the GRU */
+/* What forward multiplies with. */
+struct forward {
+    struct attn_recur_panels in, state;
+    float *bias; /* all that is added to the input's part; NULL for 0 */
+    size_t out;
 };
 
-static void step_back(attn_tape *tape, const struct recurrence *r,
-                      const struct ways_back *back, size_t step)
+static void take_step(attn_tape *tape, const struct attn_recur *r,
+                      const struct forward *f, size_t step, size_t gates_first)
 {
-    struct attn_cell_step s = step_of(r, step);
-    const int w = (int)r->width, out = (int)(r->gates * r->width);
-    float *const recurrent = back->recurrent + r->first[step] * (size_t)out;
-    float *const before = back->states + (s.before - r->states);
-    s.state_gradient = back->states + (s.state - r->states);
-    s.before_gradient = before;
-    s.recurrent_gradient = recurrent;
-    if (r->memories) {
-        s.memory_gradient = back->memories + (s.memory - r->memories);
-        s.memory_before_gradient = back->memories + (s.memory_before - r->memories);
-    }
-    attn_tape_rows(tape)->cell_back(&s);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)s.rows, w, out, 1.0f,
-                recurrent, out, r->weight->data, w, 1.0f, before, w);
-}
-
-/* The weight's gradient: that of what its product gave, times the states before. */
-static void weight_back(attn_tape *tape, const struct recurrence *r,
-                        const struct ways_back *back)
-{
-    const size_t w = r->width, out = r->gates * w;
-    bool add;
-    float *const to = attn_tape_gradient(tape, r->weight, &add);
-    float *const before = to ? attn_tape_borrow(tape, r->tokens * w) : NULL;
-    if (before) {
-        for (size_t step = 0; step < r->steps; step++) {
-            const struct attn_cell_step s = step_of(r, step);
-            memcpy(before + r->first[step] * w, s.before, s.rows * w * sizeof *before);
-        }
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)out, (int)w,
-                    (int)r->tokens, 1.0f, back->recurrent, (int)out, before, (int)w,
-                    add ? 1.0f : 0.0f, to, (int)w);
-        attn_tape_return(tape, before, r->tokens * w);
-    }
-    float *const bias = r->bias ? attn_tape_gradient(tape, r->bias, &add) : NULL;
-    if (bias && !add)
-        memset(bias, 0, out * sizeof *bias);
-    if (bias)
-        attn_tape_rows(tape)->sum(bias, back->recurrent, r->tokens, out);
-}
-
-static void before_back(attn_tape *tape, const struct recurrence *r, attn_tensor *before,
-                        const float *gradient)
-{
-    bool add;
-    float *const to = before ? attn_tape_gradient(tape, before, &add) : NULL;
-    if (to)
-        give_rows(tape, to, gradient, r->sequence, r->sequences, r->width, r->width, add);
-}
-
-static void run_back(attn_tape *tape, const struct recurrence *r,
-                     const struct ways_back *back)
-{
-    const size_t w = r->width, row = (size_t)r->y->extent[1], first = r->sequences * w;
-    memset(back->states, 0, first * sizeof(float));
-    take_rows(back->states + first, r->y->gradient, r->token, r->tokens, w, row);
-    if (r->memories) {
-        memset(back->memories, 0, first * sizeof(float));
-        take_rows(back->memories + first, r->y->gradient + w, r->token, r->tokens, w,
-                  row);
-    }
-    for (size_t step = r->steps; step > 0; step--)
-        step_back(tape, r, back, step - 1);
-
-    bool add;
-    float *const gates = attn_tape_gradient(tape, r->given, &add);
-    if (gates)
-        give_rows(tape, gates, r->gate, r->token, r->tokens, r->gates * w, r->gates * w,
-                  add);
-    weight_back(tape, r, back);
-    before_back(tape, r, r->state, back->states);
-    before_back(tape, r, r->memory, back->memories);
-}
-
-static void recur_backward(attn_tape *tape, void *arguments)
-{
-    const struct recurrence *const r = arguments;
-    const size_t states = (r->sequences + r->tokens) * r->width;
-    const size_t gates = r->tokens * r->gates * r->width;
+    const struct attn_rows *const loops = attn_tape_rows(tape);
+    const struct attn_cell_step s = attn_recur_step(r, step, gates_first);
     const bool is_gru = r->cell == ATTN_CELL_GRU;
-    const struct ways_back back = {
-        .states = attn_tape_borrow(tape, states),
-        .memories = r->memories ? attn_tape_borrow(tape, states) : NULL,
-        .recurrent = is_gru ? attn_tape_borrow(tape, gates) : r->gate,
-    };
+    const float *const bias =
+        is_gru && r->weights.has_bias ? r->weights.state_bias->data : NULL;
+    loops->multiply(is_gru ? r->recurrent : s.gates, s.before, f->state.data, bias,
+                    s.rows, r->width, f->out, !is_gru);
+    loops->cell_step(&s);
+}
+
+static void take_run(attn_tape *tape, const struct attn_recur *r, const struct forward *f,
+                     size_t begin, size_t end)
+{
+    const size_t first = r->first[begin], rows = r->first[end] - first;
+    const size_t gates_first = attn_tape_training(tape) ? 0 : first;
+    attn_tape_rows(tape)->multiply(r->gate + (first - gates_first) * f->out,
+                                   r->input + first * r->in, f->in.data, f->bias, rows,
+                                   r->in, f->out, false);
+    for (size_t step = begin; step < end; step++)
+        take_step(tape, r, f, step, gates_first);
+}
+
+static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
+{
+    struct forward f = {.out = r->gates * r->width};
+    f.in = attn_recur_pack(tape, r->weights.in, true);
+    f.state = attn_recur_pack(tape, r->weights.state, true);
+    f.bias = r->weights.has_bias ? attn_tape_borrow(tape, f.out) : NULL;
+    if (f.bias && r->cell == ATTN_CELL_GRU)
+        memcpy(f.bias, r->weights.in_bias->data, f.out * sizeof *f.bias);
+    else if (f.bias)
+        attn_tape_rows(tape)->add(f.bias, r->weights.in_bias->data,
+                                  r->weights.state_bias->data, f.out);
+    return f;
+}
+
+static void run_forward(attn_tape *tape, const struct attn_recur *r)
+{
+    const size_t w = r->width;
+    attn_recur_take_rows(r->states, r->state ? r->state->data : NULL, r->sequence,
+                         r->sequences, w, w);
+    if (r->memories)
+        attn_recur_take_rows(r->memories, r->memory ? r->memory->data : NULL, r->sequence,
+                             r->sequences, w, w);
+    const struct forward f = prepare_forward(tape, r);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
-    run_back(tape, r, &back);
-    attn_tape_return(tape, back.states, states);
-    if (r->memories)
-        attn_tape_return(tape, back.memories, states);
-    if (is_gru)
-        attn_tape_return(tape, back.recurrent, gates);
+    for (size_t begin = 0, end; begin < r->steps; begin = end) {
+        end = run_end(r, begin);
+        take_run(tape, r, &f, begin, end);
+    }
+    attn_recur_unpack(tape, f.in);
+    attn_recur_unpack(tape, f.state);
+    attn_tape_return(tape, f.bias, f.out);
+
+    const size_t row = (size_t)r->y->extent[1];
+    attn_recur_give_rows(tape, r->y->data, r->states + r->sequences * w, r->token,
+                         r->tokens, w, row, false);
+    if (row > w)
+        attn_recur_give_rows(tape, r->y->data + w, r->memories + r->sequences * w,
+                             r->token, r->tokens, w, row, false);
 }
 
 /* ---- The operation --------------------------------------------------------------------
@@ -306,74 +235,113 @@ static bool before_fits(attn_tape *tape, const char *name, const attn_tensor *be
                                             (attn_named_tensor){name, before}, 2, extent);
 }
 
-static bool recurrence_fits(attn_tape *tape, const struct recurrence *r,
+static bool biases_fit(attn_tape *tape, const char *operation,
+                       const attn_cell_weights *weights, int64_t out)
+{
+    const attn_named_tensor biases[] = {{"input bias", weights->in_bias},
+                                        {"state bias", weights->state_bias}};
+    return !weights->has_bias ||
+           (attn_tensors_given(tape, operation, biases, 2) &&
+            attn_tensor_has_shape(tape, operation, biases[0], 1, &out) &&
+            attn_tensor_has_shape(tape, operation, biases[1], 1, &out));
+}
+
+static bool recurrence_fits(attn_tape *tape, const struct attn_recur *r,
                             const attn_recurrence *given)
 {
     static const char operation[] = "attn_recur";
     const attn_named_tensor tensors[] = {
-        {"gates", r->given}, {"weight", r->weight}, {"bias", r->bias}};
+        {"x", r->x}, {"input weight", r->weights.in}, {"state weight", r->weights.state}};
     const int64_t any[] = {-1, -1};
-    if (!attn_tensors_given(tape, operation, tensors, r->bias ? 3 : 2) ||
-        !attn_tensor_has_shape(tape, operation, tensors[1], 2, any))
+    if (!attn_tensors_given(tape, operation, tensors, 3) ||
+        !attn_tensor_has_shape(tape, operation, tensors[0], 2, any) ||
+        !attn_tensor_has_shape(tape, operation, tensors[2], 2, any))
         return false;
-    const int64_t width = r->weight->extent[1], out = width * attn_cell_gates(r->cell);
-    const int64_t gates[] = {-1, out}, weight[] = {out, width};
-    if (!attn_tensor_has_shape(tape, operation, tensors[0], 2, gates) ||
-        !attn_tensor_has_shape(tape, operation, tensors[1], 2, weight) ||
-        (r->bias && !attn_tensor_has_shape(tape, operation, tensors[2], 1, &out)) ||
+    const int64_t width = r->weights.state->extent[1], in = r->x->extent[1];
+    const int64_t out = width * attn_cell_gates(r->cell);
+    const int64_t in_shape[] = {out, in}, state_shape[] = {out, width};
+    if (!attn_tensor_has_shape(tape, operation, tensors[1], 2, in_shape) ||
+        !attn_tensor_has_shape(tape, operation, tensors[2], 2, state_shape) ||
+        !biases_fit(tape, operation, &r->weights, out) ||
         !attn_matrix_fits_blas(tape, operation, tensors[0]) ||
         !attn_matrix_fits_blas(tape, operation, tensors[1]) ||
+        !attn_matrix_fits_blas(tape, operation, tensors[2]) ||
         !before_fits(tape, "state", r->state, given->sequences, width) ||
         !before_fits(tape, "memory", r->memory, given->sequences, width))
         return false;
+    if (in == 0 || width == 0) {
+        attn_tape_fail(tape, ATTN_EINVAL,
+                       "attn_recur: x has rows of %lld and states are %lld wide, "
+                       "expected an element or more",
+                       (long long)in, (long long)width);
+        return false;
+    }
     return attn_starts_fit(tape, operation, given->starts, given->sequences,
-                           r->given->extent[0]);
+                           r->x->extent[0]);
 }
 
-static bool lay_out(attn_tape *tape, struct recurrence *r)
+/* x in the order of steps. */
+static const float *take_input(attn_tape *tape, const struct attn_recur *r)
+{
+    if (r->keeps_order)
+        return r->x->data;
+    float *const rows = attn_tape_allocate(tape, r->tokens * r->in * sizeof *rows);
+    if (rows)
+        attn_recur_take_rows(rows, r->x->data, r->token, r->tokens, r->in, r->in);
+    return rows;
+}
+
+/* Rows whose gates are kept: all of them for backward, else a run's. */
+static size_t rows_of_gates(attn_tape *tape, const struct attn_recur *r)
+{
+    const size_t most = r->sequences > ATTN_RECUR_ROWS ? r->sequences : ATTN_RECUR_ROWS;
+    return attn_tape_training(tape) || r->tokens < most ? r->tokens : most;
+}
+
+static bool lay_out(attn_tape *tape, struct attn_recur *r, bool gives_memory)
 {
     const bool is_gru = r->cell == ATTN_CELL_GRU, is_lstm = r->cell == ATTN_CELL_LSTM;
     const size_t row = r->width * sizeof(float);
     const size_t states = (r->sequences + r->tokens) * row;
-    const bool needs_product = is_gru || !attn_tape_training(tape);
-    const int64_t columns = (int64_t)r->width * (is_lstm ? 2 : 1);
+    const int64_t columns = (int64_t)r->width * (is_lstm && gives_memory ? 2 : 1);
     r->y = attn_tape_tensor(tape, 2, (const int64_t[]){(int64_t)r->tokens, columns});
-    r->gate = attn_tape_allocate(tape, r->tokens * r->gates * row);
+    r->input = take_input(tape, r);
+    r->gate = attn_tape_allocate(tape, rows_of_gates(tape, r) * r->gates * row);
     r->states = attn_tape_allocate(tape, states);
-    r->candidate = is_gru ? attn_tape_allocate(tape, r->tokens * row) : NULL;
+    r->candidate = is_gru && attn_tape_training(tape)
+                       ? attn_tape_allocate(tape, r->tokens * row)
+                       : NULL;
     r->memories = is_lstm ? attn_tape_allocate(tape, states) : NULL;
     r->recurrent =
-        needs_product ? attn_tape_allocate(tape, r->sequences * r->gates * row) : NULL;
+        is_gru ? attn_tape_allocate(tape, r->sequences * r->gates * row) : NULL;
     return attn_tape_status(tape) == ATTN_OK;
 }
 
-attn_tensor *attn_recur(attn_tape *tape, attn_tensor *gates, attn_tensor *weight,
-                        attn_tensor *bias, bool has_bias,
+attn_tensor *attn_recur(attn_tape *tape, attn_tensor *x, const attn_cell_weights *weights,
                         const attn_recurrence *recurrence)
 {
-    struct recurrence *const r = attn_tape_allocate(tape, sizeof *r);
+    struct attn_recur *const r = attn_tape_allocate(tape, sizeof *r);
     if (!r)
         return NULL;
-    *r = (struct recurrence){
+    *r = (struct attn_recur){
         .cell = recurrence->cell,
         .sequences = (size_t)recurrence->sequences,
         .gates = (size_t)attn_cell_gates(recurrence->cell),
-        .given = gates,
-        .weight = weight,
-        .bias = has_bias ? bias : NULL,
+        .x = x,
+        .weights = *weights,
         .state = recurrence->state,
         .memory = recurrence->cell == ATTN_CELL_LSTM ? recurrence->memory : NULL,
     };
-    if (has_bias && !bias)
-        return attn_tape_fail(tape, ATTN_EINVAL,
-                              "attn_recur: bias is NULL, expected a tensor");
     if (!recurrence_fits(tape, r, recurrence))
         return NULL;
-    r->tokens = (size_t)gates->extent[0];
-    r->width = (size_t)weight->extent[1];
-    if (!put_in_order(tape, r, recurrence) || !lay_out(tape, r))
+    r->tokens = (size_t)x->extent[0];
+    r->in = (size_t)x->extent[1];
+    r->width = (size_t)weights->state->extent[1];
+    if (!put_in_order(tape, r, recurrence) || !lay_out(tape, r, recurrence->gives_memory))
         return NULL;
     run_forward(tape, r);
-    attn_tape_record(tape, r->y, recur_backward, r);
+    if (attn_tape_status(tape) != ATTN_OK)
+        return NULL;
+    attn_tape_record(tape, r->y, attn_recur_backward, r);
     return r->y;
 }

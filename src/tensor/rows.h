@@ -43,7 +43,7 @@ struct attn_cell_step {
                              * what they gave, and then the gradient of what they were
                              * given */
     const float *recurrent; /* GRU: the state's part of the gates, [rows][3·width] */
-    float *candidate;       /* GRU: the candidate's part of that, for backward */
+    float *candidate;       /* GRU: the candidate's part of that, for backward, or NULL */
     const float *before, *memory_before;
     float *state, *memory;
 
@@ -52,6 +52,9 @@ struct attn_cell_step {
     float *before_gradient, *memory_before_gradient; /* added to: GRU's and LSTM's */
     float *recurrent_gradient;                       /* GRU: of recurrent */
 };
+
+/* What the columns of a packed matrix are rounded up to. */
+enum { ATTN_PANEL_COLUMNS = 32 };
 
 struct attn_rows {
     const char *isa;
@@ -115,6 +118,15 @@ struct attn_rows {
      * bits depend on no other row: what inference uses. */
     void (*dot)(float *y, const float *x, const float *weight, const float *bias,
                 size_t rows, size_t in, size_t out);
+
+    /* Packs a matrix [inner][columns], or turned one that lies as [columns][inner], for
+     * multiply: inner·columns floats, columns rounded up to ATTN_PANEL_COLUMNS. */
+    void (*pack)(float *panels, const float *matrix, size_t inner, size_t columns,
+                 bool turned);
+    /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix, from 1 step
+     * of `inner` on.  bias NULL for 0.  A row's bits depend on no other row. */
+    void (*multiply)(float *y, const float *x, const float *panels, const float *bias,
+                     size_t rows, size_t inner, size_t columns, bool add);
 
     /* The losses of one row of logits against the target, and the logits overwritten with
      * scale times the gradient of the smoothed one. */

@@ -44,7 +44,8 @@ INLINE void step_gru(const struct attn_cell_step *s, size_t row, size_t i, size_
     store_some(gate(a, 0, w), r, count);
     store_some(gate(a, 1, w), z, count);
     store_some(gate(a, 2, w), n, count);
-    store_some(s->candidate + row * w + i, candidate, count);
+    if (s->candidate)
+        store_some(s->candidate + row * w + i, candidate, count);
     store_some(s->state + row * w + i, vf_fma(z, before - n, n), count);
 }
 

@@ -5,6 +5,7 @@
 #include "tensor/rows_gate.h"
 #include "tensor/rows_loss.h"
 #include "tensor/rows_norm.h"
+#include "tensor/rows_panels.h"
 #include "tensor/rows_product.h"
 #include "tensor/rows_recurrent.h"
 #include "tensor/rows_rms.h"
@@ -28,6 +29,8 @@ const struct attn_rows ATTN_ROWS = {
     .fill = fill_rows,
     .sum = sum_rows,
     .dot = dot,
+    .pack = pack,
+    .multiply = multiply,
     .cross_entropy = cross_entropy,
     .cell_step = cell_step,
     .cell_back = cell_back,

@@ -202,18 +202,17 @@ static void run_cell(attn_tape *tape, struct layer_case *c)
     attn_tape_begin(tape, true, 0);
     const attn_pass pass = {tape, &c->parameters, c->gradients, NULL};
     const int64_t starts[] = {0, 1};
-    const attn_recurrence recurrence = {cell_of(c),
-                                        false,
-                                        1,
-                                        starts,
-                                        leaf(tape, &state, 0, 1),
-                                        leaf(tape, &memory, 0, 1)};
-    attn_tensor *const gates = attn_linear(
-        tape, leaf(tape, &x, 0, 1), attn_pass_parameter(&pass, index[IN_WEIGHT]),
-        attn_pass_parameter(&pass, index[IN_BIAS]), true);
-    attn_tensor *const y =
-        attn_recur(tape, gates, attn_pass_parameter(&pass, index[STATE_WEIGHT]),
-                   attn_pass_parameter(&pass, index[STATE_BIAS]), true, &recurrence);
+    const attn_recurrence recurrence = {
+        cell_of(c), false, 1, starts, leaf(tape, &state, 0, 1), leaf(tape, &memory, 0, 1),
+        true};
+    const attn_cell_weights weights = {
+        .in = attn_pass_parameter(&pass, index[IN_WEIGHT]),
+        .state = attn_pass_parameter(&pass, index[STATE_WEIGHT]),
+        .in_bias = attn_pass_parameter(&pass, index[IN_BIAS]),
+        .state_bias = attn_pass_parameter(&pass, index[STATE_BIAS]),
+        .has_bias = true,
+    };
+    attn_tensor *const y = attn_recur(tape, leaf(tape, &x, 0, 1), &weights, &recurrence);
     if (!y)
         fail_msg("%s: %s", c->folder, attn_context_message(attn_tape_context(tape)));
     float cotangents[64] = {0};

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEQUENCES = 4, TOKENS = 9, WIDTH = 5, GATES = 4 };
+enum { SEQUENCES = 4, TOKENS = 9, IN = 3, WIDTH = 5, GATES = 4 };
 
 /* The third sequence is empty. */
 static const int64_t starts[SEQUENCES + 1] = {0, 2, 7, 7, 9};
@@ -26,13 +26,16 @@ static const struct setting settings[] = {
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
 struct numbers {
-    float gates[TOKENS * GATES * WIDTH], weight[GATES * WIDTH * WIDTH];
-    float bias[GATES * WIDTH], state[SEQUENCES * WIDTH], memory[SEQUENCES * WIDTH];
+    float x[TOKENS * IN], in_weight[GATES * WIDTH * IN], in_bias[GATES * WIDTH];
+    float weight[GATES * WIDTH * WIDTH], bias[GATES * WIDTH];
+    float state[SEQUENCES * WIDTH], memory[SEQUENCES * WIDTH];
 };
 
 static void fill(struct numbers *n)
 {
-    test_fill(n->gates, TOKENS * GATES * WIDTH, 1);
+    test_fill(n->x, TOKENS * IN, 1);
+    test_fill(n->in_weight, GATES * WIDTH * IN, 13);
+    test_fill(n->in_bias, GATES * WIDTH, 14);
     test_fill(n->weight, GATES * WIDTH * WIDTH, 2);
     test_fill(n->bias, GATES * WIDTH, 3);
     test_fill(n->state, SEQUENCES * WIDTH, 4);
@@ -57,14 +60,26 @@ static double state_part(const struct numbers *n, const struct setting *s,
     return sum;
 }
 
+/* The input's part of all gates of all tokens. */
+static void input_part(const struct numbers *n, const struct setting *s, double *gates)
+{
+    const int rows = attn_cell_gates(s->cell) * WIDTH;
+    for (int i = 0; i < TOKENS * rows; i++) {
+        const int token = i / rows, row = i % rows;
+        gates[i] = s->has_bias ? (double)n->in_bias[row] : 0.0;
+        for (int k = 0; k < IN; k++)
+            gates[i] += (double)n->in_weight[row * IN + k] * (double)n->x[token * IN + k];
+    }
+}
+
 static void reference_step(const struct numbers *n, const struct setting *s,
-                           const float *given, double *state, double *memory)
+                           const double *given, double *state, double *memory)
 {
     double next[WIDTH];
     for (int i = 0; i < WIDTH; i++) {
         double a[GATES], u[GATES];
         for (int g = 0; g < attn_cell_gates(s->cell); g++) {
-            a[g] = (double)given[g * WIDTH + i];
+            a[g] = given[g * WIDTH + i];
             u[g] = state_part(n, s, state, g, i);
         }
         if (s->cell == ATTN_CELL_TANH) {
@@ -85,8 +100,8 @@ static void reference_step(const struct numbers *n, const struct setting *s,
 }
 
 /* y [TOKENS][columns] */
-static void reference(const struct numbers *n, const struct setting *s, double *y,
-                      int columns)
+static void reference(const struct numbers *n, const struct setting *s,
+                      const double *gates, double *y, int columns)
 {
     const int given = attn_cell_gates(s->cell) * WIDTH;
     for (int q = 0; q < SEQUENCES; q++) {
@@ -99,7 +114,7 @@ static void reference(const struct numbers *n, const struct setting *s, double *
         for (int64_t step = 0; step < length; step++) {
             const int64_t token =
                 s->backwards ? starts[q + 1] - 1 - step : starts[q] + step;
-            reference_step(n, s, n->gates + token * given, state, memory);
+            reference_step(n, s, gates + token * given, state, memory);
             memcpy(y + token * columns, state, sizeof state);
             if (columns > WIDTH)
                 memcpy(y + token * columns + WIDTH, memory, sizeof memory);
@@ -115,17 +130,30 @@ static attn_tensor *leaf(attn_tape *tape, float *data, int64_t rows, int64_t col
     return attn_tape_leaf(tape, data, NULL, 2, (const int64_t[]){rows, columns});
 }
 
-static attn_tensor *recur(attn_tape *tape, struct numbers *n, const struct setting *s)
+static attn_cell_weights weights_of(attn_tape *tape, struct numbers *n,
+                                    const struct setting *s)
 {
     const int64_t out = attn_cell_gates(s->cell) * WIDTH;
-    attn_recurrence recurrence = {s->cell, s->backwards, SEQUENCES, starts, NULL, NULL};
+    return (attn_cell_weights){
+        .in = leaf(tape, n->in_weight, out, IN),
+        .state = leaf(tape, n->weight, out, WIDTH),
+        .in_bias = attn_tape_leaf(tape, n->in_bias, NULL, 1, &out),
+        .state_bias = attn_tape_leaf(tape, n->bias, NULL, 1, &out),
+        .has_bias = s->has_bias,
+    };
+}
+
+static attn_tensor *recur(attn_tape *tape, struct numbers *n, const struct setting *s,
+                          bool gives_memory)
+{
+    const attn_cell_weights weights = weights_of(tape, n, s);
+    attn_recurrence recurrence = {s->cell, s->backwards, SEQUENCES,   starts,
+                                  NULL,    NULL,         gives_memory};
     if (s->has_before) {
         recurrence.state = leaf(tape, n->state, SEQUENCES, WIDTH);
         recurrence.memory = leaf(tape, n->memory, SEQUENCES, WIDTH);
     }
-    return attn_recur(
-        tape, leaf(tape, n->gates, TOKENS, out), leaf(tape, n->weight, out, WIDTH),
-        attn_tape_leaf(tape, n->bias, NULL, 1, &out), s->has_bias, &recurrence);
+    return attn_recur(tape, leaf(tape, n->x, TOKENS, IN), &weights, &recurrence);
 }
 
 static void every_cell_computes_what_it_is_named_after(void **state)
@@ -136,13 +164,16 @@ static void every_cell_computes_what_it_is_named_after(void **state)
     EACH_TAPE(tape)
     {
         for (size_t c = 0; c < SETTINGS; c++)
-            for (int training = 0; training < 2; training++) {
-                const int columns =
-                    settings[c].cell == ATTN_CELL_LSTM ? 2 * WIDTH : WIDTH;
-                double expected[TOKENS * 2 * WIDTH];
-                reference(&n, &settings[c], expected, columns);
+            for (int n_case = 0; n_case < 4; n_case++) {
+                const bool training = n_case % 2, gives_memory = n_case / 2;
+                const int columns = settings[c].cell == ATTN_CELL_LSTM && gives_memory
+                                        ? 2 * WIDTH
+                                        : WIDTH;
+                double expected[TOKENS * 2 * WIDTH], gates[TOKENS * GATES * WIDTH];
+                input_part(&n, &settings[c], gates);
+                reference(&n, &settings[c], gates, expected, columns);
                 attn_tape_begin(tape, training, 0);
-                const attn_tensor *const y = recur(tape, &n, &settings[c]);
+                const attn_tensor *const y = recur(tape, &n, &settings[c], gives_memory);
                 assert_non_null(y);
                 assert_int_equal(y->extent[0], TOKENS);
                 assert_int_equal(y->extent[1], columns);
@@ -161,20 +192,22 @@ static void a_sequence_alone_has_the_bits_it_has_in_a_batch(void **state)
     {
         for (size_t c = 0; c < SETTINGS; c++) {
             attn_tape_begin(tape, false, 0);
-            const attn_tensor *const together = recur(tape, &n, &settings[c]);
-            const int64_t out = attn_cell_gates(settings[c].cell) * WIDTH;
+            const attn_tensor *const together = recur(tape, &n, &settings[c], true);
             const int64_t alone_starts[] = {0, 5};
-            attn_recurrence recurrence = {
-                settings[c].cell, settings[c].backwards, 1, alone_starts, NULL, NULL};
+            const attn_cell_weights weights = weights_of(tape, &n, &settings[c]);
+            attn_recurrence recurrence = {settings[c].cell,
+                                          settings[c].backwards,
+                                          1,
+                                          alone_starts,
+                                          NULL,
+                                          NULL,
+                                          true};
             if (settings[c].has_before) {
                 recurrence.state = leaf(tape, n.state + WIDTH, 1, WIDTH);
                 recurrence.memory = leaf(tape, n.memory + WIDTH, 1, WIDTH);
             }
             const attn_tensor *const alone =
-                attn_recur(tape, leaf(tape, n.gates + 2 * out, 5, out),
-                           leaf(tape, n.weight, out, WIDTH),
-                           attn_tape_leaf(tape, n.bias, NULL, 1, &out),
-                           settings[c].has_bias, &recurrence);
+                attn_recur(tape, leaf(tape, n.x + 2 * IN, 5, IN), &weights, &recurrence);
             assert_memory_equal(alone->data, together->data + 2 * together->extent[1],
                                 (size_t)(5 * alone->extent[1]) * sizeof(float));
         }
@@ -187,17 +220,20 @@ static void a_sequence_alone_has_the_bits_it_has_in_a_batch(void **state)
 static attn_tensor *build_recur(attn_tape *tape, attn_tensor *const *leaves, void *user)
 {
     const struct setting *const s = user;
-    const attn_recurrence recurrence = {s->cell,
-                                        s->backwards,
-                                        SEQUENCES,
-                                        starts,
-                                        s->has_before ? leaves[3] : NULL,
-                                        s->has_before ? leaves[4] : NULL};
-    attn_tensor *const y =
-        attn_recur(tape, leaves[0], leaves[1], leaves[2], s->has_bias, &recurrence);
-    /* The weight is used twice: gradients are added. */
-    return attn_join(tape, y,
-                     attn_recur(tape, leaves[0], leaves[1], NULL, false, &recurrence));
+    const attn_cell_weights weights = {leaves[1], leaves[2], leaves[3], leaves[4],
+                                       s->has_bias};
+    const attn_cell_weights plain = {.in = leaves[1], .state = leaves[2]};
+    attn_recurrence recurrence = {.cell = s->cell,
+                                  .backwards = s->backwards,
+                                  .sequences = SEQUENCES,
+                                  .starts = starts,
+                                  .state = s->has_before ? leaves[5] : NULL,
+                                  .memory = s->has_before ? leaves[6] : NULL,
+                                  .gives_memory = true};
+    attn_tensor *const y = attn_recur(tape, leaves[0], &weights, &recurrence);
+    /* Input and weights are used twice: gradients are added. */
+    recurrence.gives_memory = false;
+    return attn_join(tape, y, attn_recur(tape, leaves[0], &plain, &recurrence));
 }
 
 static void cells_have_the_gradients_of_differences(void **state)
@@ -212,13 +248,15 @@ static void cells_have_the_gradients_of_differences(void **state)
             const int64_t out = attn_cell_gates(setting.cell) * WIDTH;
             const bool has_memory = setting.cell == ATTN_CELL_LSTM;
             const test_leaf leaves[] = {
-                {n.gates, 2, {TOKENS, out}, false},
+                {n.x, 2, {TOKENS, IN}, false},
+                {n.in_weight, 2, {out, IN}, false},
                 {n.weight, 2, {out, WIDTH}, false},
+                {n.in_bias, 1, {out}, !setting.has_bias},
                 {n.bias, 1, {out}, !setting.has_bias},
                 {n.state, 2, {SEQUENCES, WIDTH}, !setting.has_before},
                 {n.memory, 2, {SEQUENCES, WIDTH}, !setting.has_before || !has_memory}};
             /* Small enough a step that no relu bends within it. */
-            test_gradients(tape, build_recur, &setting, leaves, 5, 0.002f, 6e-3);
+            test_gradients(tape, build_recur, &setting, leaves, 7, 0.002f, 6e-3);
         }
     }
 }
@@ -254,7 +292,7 @@ static void columns_have_the_gradients_of_differences(void **state)
 /* ---- Layers ---------------------------------------------------------------------------
  */
 
-enum { IN = 3, LAYERS = 2 };
+enum { LAYERS = 2 };
 static const attn_cell cells[] = {ATTN_CELL_TANH, ATTN_CELL_RELU, ATTN_CELL_GRU,
                                   ATTN_CELL_LSTM};
 static const attn_packing packing = {SEQUENCES, starts};
@@ -291,7 +329,7 @@ static void reference_run(const struct stack *s, int run, const double *x, int c
                           double *y)
 {
     struct numbers n;
-    double states[TOKENS * WIDTH];
+    double states[TOKENS * WIDTH], gates[TOKENS * GATES * WIDTH];
     const attn_cell cell = s->layer.options.cell;
     const struct setting setting = {cell, run % 2 == 1, true, false};
     const int rows = (int)attn_cell_gates(cell) * WIDTH;
@@ -301,13 +339,13 @@ static void reference_run(const struct stack *s, int run, const double *x, int c
             double sum = (double)values_of(s, s->layer.runs[run].in_bias)[row];
             for (int i = 0; i < columns; i++)
                 sum += (double)weight[row * columns + i] * x[token * columns + i];
-            n.gates[token * rows + row] = (float)sum;
+            gates[token * rows + row] = sum;
         }
     memcpy(n.weight, values_of(s, s->layer.runs[run].state_weight),
            (size_t)(rows * WIDTH) * sizeof(float));
     memcpy(n.bias, values_of(s, s->layer.runs[run].state_bias),
            (size_t)rows * sizeof(float));
-    reference(&n, &setting, states, WIDTH);
+    reference(&n, &setting, gates, states, WIDTH);
     for (int token = 0; token < TOKENS; token++)
         memcpy(y + (token * 2 + run % 2) * WIDTH, states + token * WIDTH,
                WIDTH * sizeof *y);
@@ -412,6 +450,14 @@ static void assert_fails(attn_tape *tape, const attn_tensor *y, const char *word
     assert_non_null(strstr(attn_context_message(attn_tape_context(tape)), words));
 }
 
+static attn_tensor *recur_leaves(attn_tape *tape, struct numbers *n, int64_t tokens,
+                                 int64_t in, const attn_recurrence *recurrence)
+{
+    const attn_cell_weights weights = {.in = leaf(tape, n->in_weight, 15, 3),
+                                       .state = leaf(tape, n->weight, 15, 5)};
+    return attn_recur(tape, leaf(tape, n->x, tokens, in), &weights, recurrence);
+}
+
 static void what_does_not_fit_is_named(void **state)
 {
     (void)state;
@@ -421,29 +467,27 @@ static void what_does_not_fit_is_named(void **state)
     const int64_t falling_starts[] = {0, 9, 5, 9};
     EACH_TAPE(tape)
     {
-        attn_recurrence recurrence = {ATTN_CELL_GRU, false, 1, short_starts, NULL, NULL};
+        attn_recurrence recurrence = {
+            .cell = ATTN_CELL_GRU, .sequences = 1, .starts = short_starts};
         attn_tape_begin(tape, true, 0);
-        assert_fails(tape,
-                     attn_recur(tape, leaf(tape, n.gates, 9, 15),
-                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
-                     "the 9 rows");
+        assert_fails(tape, recur_leaves(tape, &n, 9, 3, &recurrence), "the 9 rows");
         recurrence.starts = falling_starts, recurrence.sequences = 3;
         attn_tape_begin(tape, true, 0);
-        assert_fails(tape,
-                     attn_recur(tape, leaf(tape, n.gates, 9, 15),
-                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
-                     "do not rise");
+        assert_fails(tape, recur_leaves(tape, &n, 9, 3, &recurrence), "do not rise");
         attn_tape_begin(tape, true, 0);
-        assert_fails(tape,
-                     attn_recur(tape, leaf(tape, n.gates, 9, 10),
-                                leaf(tape, n.weight, 15, 5), NULL, false, &recurrence),
-                     "gates is [9][10], expected [any][15]");
+        assert_fails(tape, recur_leaves(tape, &n, 6, 4, &recurrence),
+                     "input weight is [15][3], expected [15][4]");
         attn_tape_begin(tape, true, 0);
-        assert_fails(tape, attn_columns(tape, leaf(tape, n.gates, 9, 10), 6, 5),
+        const attn_cell_weights empty = {.in = leaf(tape, n.in_weight, 15, 0),
+                                         .state = leaf(tape, n.weight, 15, 5)};
+        assert_fails(tape, attn_recur(tape, leaf(tape, n.x, 9, 0), &empty, &recurrence),
+                     "x has rows of 0 and states are 5 wide");
+        attn_tape_begin(tape, true, 0);
+        assert_fails(tape, attn_columns(tape, leaf(tape, n.weight, 9, 10), 6, 5),
                      "5 columns from 6 on, expected them within 10");
         attn_tape_begin(tape, true, 0);
         assert_fails(
-            tape, attn_join(tape, leaf(tape, n.gates, 9, 10), leaf(tape, n.bias, 2, 3)),
+            tape, attn_join(tape, leaf(tape, n.weight, 9, 10), leaf(tape, n.bias, 2, 3)),
             "b is [2][3], expected [9][any]");
     }
 }

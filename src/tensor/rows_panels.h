@@ -1,0 +1,244 @@
+/* Products with a matrix that many products share: it is packed once into panels of
+ * neighbouring columns,
+ *
+ *     y = x·M        panels[column / PANEL][step][column % PANEL] = M[step][column]
+ *
+ * and multiplied by any number of rows, few as they may be, at the rate of a large
+ * product.  Each element is one chain of multiply-adds in the order of the steps, so a
+ * row has the same bits in any batch. */
+#ifndef ATTN_TENSOR_ROWS_PANELS_H
+#define ATTN_TENSOR_ROWS_PANELS_H
+
+#include "tensor/rows_vector.h"
+
+enum {
+    PANEL_VECTORS = 2,
+    PANEL = PANEL_VECTORS * (VF_BYTES / 4),
+    /* 24 accumulators + 2 + 1 of 32 registers; 12 + 2 + 1 of 16 */
+    PANEL_ROWS = VF_REGISTERS == 32 ? 12 : 6
+};
+
+/* ---- Packing --------------------------------------------------------------------------
+ */
+
+/* to[step][row] = from[row][step], of four rows and four steps. */
+INLINE void turn_four(float *to, const float *from, size_t row_stride)
+{
+    quarter x[4];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < 4; r++)
+        memcpy(&x[r], from + r * row_stride, sizeof x[r]);
+    const quarter a = __builtin_shufflevector(x[0], x[1], 0, 4, 1, 5);
+    const quarter b = __builtin_shufflevector(x[0], x[1], 2, 6, 3, 7);
+    const quarter c = __builtin_shufflevector(x[2], x[3], 0, 4, 1, 5);
+    const quarter d = __builtin_shufflevector(x[2], x[3], 2, 6, 3, 7);
+    const quarter turned[4] = {__builtin_shufflevector(a, c, 0, 1, 4, 5),
+                               __builtin_shufflevector(a, c, 2, 3, 6, 7),
+                               __builtin_shufflevector(b, d, 0, 1, 4, 5),
+                               __builtin_shufflevector(b, d, 2, 3, 6, 7)};
+#pragma GCC unroll 4
+    for (size_t step = 0; step < 4; step++)
+        memcpy(to + step * PANEL, &turned[step], sizeof turned[step]);
+}
+
+/* A panel whose columns are rows of memory, as many at a time as a line of it has. */
+INLINE void pack_turned(float *to, const float *from, size_t inner, size_t count)
+{
+    enum { LINE = 16 < PANEL ? 16 : PANEL };
+    size_t column = 0;
+    for (; column + LINE <= count; column += LINE) {
+        const float *const rows = from + column * inner;
+        size_t step = 0;
+        for (; step + 4 <= inner; step += 4)
+#pragma GCC unroll 4
+            for (size_t c = 0; c < LINE; c += 4)
+                turn_four(to + step * PANEL + column + c, rows + c * inner + step, inner);
+        for (; step < inner; step++)
+            for (size_t c = 0; c < LINE; c++)
+                to[step * PANEL + column + c] = rows[c * inner + step];
+    }
+    for (; column < PANEL; column++)
+        for (size_t step = 0; step < inner; step++)
+            to[step * PANEL + column] = column < count ? from[column * inner + step] : 0;
+}
+
+/* A panel whose steps are. */
+INLINE void pack_plain(float *to, const float *from, size_t inner, size_t stride,
+                       size_t count)
+{
+    for (size_t step = 0; step < inner; step++)
+        for (size_t v = 0; v < PANEL; v += VF_LANES)
+            vf_store(to + step * PANEL + v,
+                     v < count ? load_some(from + step * stride + v, count - v)
+                               : vf_set1(0.0f));
+}
+
+static void pack(float *panels, const float *matrix, size_t inner, size_t columns,
+                 bool turned)
+{
+    for (size_t column = 0; column < columns; column += PANEL) {
+        const size_t left = columns - column, count = left < PANEL ? left : PANEL;
+        float *const to = panels + column * inner;
+        if (turned)
+            pack_turned(to, matrix + column * inner, inner, count);
+        else
+            pack_plain(to, matrix + column, inner, columns, count);
+    }
+}
+
+/* ---- Multiplying ----------------------------------------------------------------------
+ */
+
+struct panel_tile {
+    float *y;
+    const float *start; /* what sums begin with */
+    const float *x, *panel;
+    size_t y_stride, start_stride, inner;
+};
+
+/* rows is a constant at every call. */
+INLINE void multiply_tile(const struct panel_tile *t, const size_t rows)
+{
+    const size_t inner = t->inner;
+    const float *x[(PANEL_ROWS + 3) / 4]; /* every fourth row: few registers */
+    const float *panel = t->panel;
+    vf sum[PANEL_ROWS][PANEL_VECTORS];
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r += 4)
+        x[r / 4] = t->x + r * inner;
+#pragma GCC unroll 12
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < PANEL_VECTORS; v++)
+            sum[r][v] = vf_load(t->start + r * t->start_stride + v * VF_LANES);
+
+    /* Steps are never none: see kernel/product.h on the form of this loop. */
+    size_t steps = inner;
+    do {
+        vf right[PANEL_VECTORS];
+#pragma GCC unroll 2
+        for (size_t v = 0; v < PANEL_VECTORS; v++)
+            right[v] = vf_load(panel + v * VF_LANES);
+#pragma GCC unroll 12
+        for (size_t r = 0; r < rows; r++) {
+            const vf left = vf_set1(x[r / 4][r % 4 * inner]);
+#pragma GCC unroll 2
+            for (size_t v = 0; v < PANEL_VECTORS; v++)
+                sum[r][v] = vf_fma(left, right[v], sum[r][v]);
+        }
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r += 4)
+            x[r / 4]++;
+        panel += PANEL;
+    } while (--steps);
+
+#pragma GCC unroll 12
+    for (size_t r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (size_t v = 0; v < PANEL_VECTORS; v++)
+            vf_store(t->y + r * t->y_stride + v * VF_LANES, sum[r][v]);
+}
+
+#define OWN_TILE static __attribute__((noinline)) void
+
+OWN_TILE tile_most(const struct panel_tile *t)
+{
+    multiply_tile(t, PANEL_ROWS);
+}
+
+OWN_TILE tile_4(const struct panel_tile *t)
+{
+    multiply_tile(t, 4);
+}
+
+OWN_TILE tile_3(const struct panel_tile *t)
+{
+    multiply_tile(t, 3);
+}
+
+OWN_TILE tile_2(const struct panel_tile *t)
+{
+    multiply_tile(t, 2);
+}
+
+OWN_TILE tile_1(const struct panel_tile *t)
+{
+    multiply_tile(t, 1);
+}
+
+#if VF_REGISTERS == 32
+OWN_TILE tile_8(const struct panel_tile *t)
+{
+    multiply_tile(t, 8);
+}
+#endif
+
+/* A panel of fewer columns: in a tile's memory, and out of it. */
+static void multiply_narrow(const struct panel_tile *given, size_t rows, size_t count,
+                            void (*tile)(const struct panel_tile *))
+{
+    float memory[PANEL_ROWS * PANEL] = {0};
+    struct panel_tile t = *given;
+    t.y = memory;
+    t.start = memory;
+    t.y_stride = t.start_stride = PANEL;
+    for (size_t r = 0; r < rows; r++)
+        memcpy(memory + r * PANEL, given->start + r * given->start_stride,
+               count * sizeof *memory);
+    tile(&t);
+    for (size_t r = 0; r < rows; r++)
+        memcpy(given->y + r * given->y_stride, memory + r * PANEL,
+               count * sizeof *memory);
+}
+
+/* All rows with one panel. */
+static void multiply_panel(struct panel_tile *t, size_t rows, size_t count)
+{
+    static const struct {
+        size_t rows;
+        void (*run)(const struct panel_tile *t);
+    } tiles[] = {
+        {PANEL_ROWS, tile_most},
+#if VF_REGISTERS == 32
+        {8, tile_8},
+#endif
+        {4, tile_4},
+        {3, tile_3},
+        {2, tile_2},
+        {1, tile_1}
+    };
+    for (size_t n = 0; rows > 0; n++)
+        for (; rows >= tiles[n].rows; rows -= tiles[n].rows) {
+            const size_t taken = tiles[n].rows;
+            if (count == PANEL)
+                tiles[n].run(t);
+            else
+                multiply_narrow(t, taken, count, tiles[n].run);
+            t->y += taken * t->y_stride;
+            t->start += taken * t->start_stride;
+            t->x += taken * t->inner;
+        }
+}
+
+static void multiply(float *y, const float *x, const float *panels, const float *bias,
+                     size_t rows, size_t inner, size_t columns, bool add)
+{
+    static const float zeros[PANEL];
+    for (size_t column = 0; column < columns; column += PANEL) {
+        const size_t left = columns - column;
+        struct panel_tile tile = {
+            .y = y + column,
+            .start = add    ? y + column
+                     : bias ? bias + column
+                            : zeros,
+            .x = x,
+            .panel = panels + column * inner,
+            .y_stride = columns,
+            .start_stride = add ? columns : 0,
+            .inner = inner,
+        };
+        multiply_panel(&tile, rows, left < PANEL ? left : PANEL);
+    }
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Products with packed matrices, against loops in double. */
+#include "tensor/rows.h"
+#include "tensor_test.h"
+#include <math.h>
+#include <string.h>
+
+enum { ROWS = 29, INNER = 37, COLUMNS = 70, PADDED = 96 };
+
+struct numbers {
+    float x[ROWS * INNER], matrix[INNER * COLUMNS], bias[COLUMNS], begin[ROWS * COLUMNS];
+};
+
+static void fill(struct numbers *n)
+{
+    test_fill(n->x, ROWS * INNER, 1);
+    test_fill(n->matrix, INNER * COLUMNS, 2);
+    test_fill(n->bias, COLUMNS, 3);
+    test_fill(n->begin, ROWS * COLUMNS, 4);
+}
+
+/* Sizes of a product: tiles of all numbers of rows, panels that are whole and not. */
+struct size {
+    size_t rows, inner, columns;
+};
+
+static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},  {3, 5, 32},   {5, 37, 33},
+                                    {12, 16, 64}, {19, 8, 70}, {29, 37, 70}, {0, 3, 4}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+static double expected(const struct numbers *n, const struct size *s, bool turned,
+                       size_t row, size_t column)
+{
+    double sum = 0.0;
+    for (size_t k = 0; k < s->inner; k++)
+        sum +=
+            (double)n->x[row * s->inner + k] *
+            (double)n->matrix[turned ? column * s->inner + k : k * s->columns + column];
+    return sum;
+}
+
+static void check(const struct attn_rows *loops, const struct numbers *n,
+                  const struct size *s, bool turned)
+{
+    float panels[INNER * PADDED], y[ROWS * COLUMNS + 1];
+    const size_t count = s->rows * s->columns;
+    const double bound = (double)s->inner * 0x1p-23;
+    loops->pack(panels, n->matrix, s->inner, s->columns, turned);
+    for (int way = 0; way < 3; way++) { /* plain, with a bias, added */
+        memcpy(y, n->begin, count * sizeof *y);
+        y[count] = 7.0f;
+        loops->multiply(y, n->x, panels, way == 1 ? n->bias : NULL, s->rows, s->inner,
+                        s->columns, way == 2);
+        assert_true(y[count] == 7.0f);
+        for (size_t i = 0; i < count; i++) {
+            const size_t row = i / s->columns, column = i % s->columns;
+            const double more = way == 1   ? (double)n->bias[column]
+                                : way == 2 ? (double)n->begin[i]
+                                           : 0.0;
+            test_close((double)y[i], expected(n, s, turned, row, column) + more, bound,
+                       "element", i);
+        }
+    }
+}
+
+static void a_packed_matrix_multiplies_like_the_matrix(void **state)
+{
+    (void)state;
+    static struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        for (size_t i = 0; i < SIZES; i++)
+            for (int turned = 0; turned < 2; turned++)
+                check(attn_tape_rows(tape), &n, &sizes[i], turned);
+    }
+}
+
+static void a_row_has_the_same_bits_among_any_others(void **state)
+{
+    (void)state;
+    static struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        float panels[INNER * PADDED], all[ROWS * COLUMNS], some[ROWS * COLUMNS];
+        loops->pack(panels, n.matrix, INNER, COLUMNS, true);
+        loops->multiply(all, n.x, panels, n.bias, ROWS, INNER, COLUMNS, false);
+        for (size_t rows = 1; rows <= ROWS; rows++) {
+            const size_t first = ROWS - rows;
+            loops->multiply(some, n.x + first * INNER, panels, n.bias, rows, INNER,
+                            COLUMNS, false);
+            assert_memory_equal(some, all + first * COLUMNS,
+                                rows * COLUMNS * sizeof *some);
+        }
+    }
+}
+
+static void a_value_that_is_not_finite_stays_in_its_row(void **state)
+{
+    (void)state;
+    static struct numbers n;
+    fill(&n);
+    n.x[3 * INNER + 4] = NAN;
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        float panels[INNER * PADDED], y[ROWS * COLUMNS];
+        loops->pack(panels, n.matrix, INNER, COLUMNS, true);
+        loops->multiply(y, n.x, panels, NULL, ROWS, INNER, COLUMNS, false);
+        for (size_t i = 0; i < ROWS * COLUMNS; i++)
+            assert_int_equal(isnan(y[i]) != 0, i / COLUMNS == 3);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_packed_matrix_multiplies_like_the_matrix),
+        cmocka_unit_test(a_row_has_the_same_bits_among_any_others),
+        cmocka_unit_test(a_value_that_is_not_finite_stays_in_its_row),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
