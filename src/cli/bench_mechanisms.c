@@ -1,6 +1,9 @@
-/* Forget gates, block-sparse layouts and sink keys.  Gates are held against the causal
- * pass without them, in time; layouts and sink keys for the same number of visible pairs,
- * so that 1 means that work goes with what is visible. */
+/* Forget gates, block-sparse layouts, sink keys and linear attention.  Gates are held
+ * against the causal pass without them, in time; layouts and sink keys for the same
+ * number of visible pairs, so that 1 means that work goes with what is visible.  Linear
+ * attention is held against softmax's, in time: without a look, and with one, where it
+ * walks over all pairs too. */
+#include "attn/linear.h"
 #include "cli/bench.h"
 
 enum { HEADS = 4, BLOCK = 64 };
@@ -63,6 +66,45 @@ static void add_layouts(struct bench_group *group, const struct bench_case *full
     }
 }
 
+static attn_status run_linear(struct bench_case *c, attn_context *context)
+{
+    return attn_linear_forward(context, &c->shape, &c->tensors, &c->options, NULL);
+}
+
+static attn_status run_linear_backward(struct bench_case *c, attn_context *context)
+{
+    return attn_linear_backward(context, &c->shape, &c->tensors, &c->options, NULL,
+                                &c->gradients);
+}
+
+/* Work goes with the queries: keys into the sums and queries out of them, 4·D² each, and
+ * 10·D² backward; the look multiplies all pairs besides. */
+static void add_linear(struct bench_group *group, const struct bench_case *causal,
+                       bool backward)
+{
+    struct bench_case *c =
+        add(group, causal, backward ? "backward, linear" : "linear", backward);
+    c->tensors.lse = NULL;
+    c->run = backward ? run_linear_backward : run_linear;
+    if (backward)
+        c->prepare = run_linear;
+    const double L = (double)c->shape.Lq, D = (double)c->shape.D;
+    const double rows = (double)(c->shape.B * c->shape.H) * L;
+    c->work = (backward ? 10.0 : 4.0) * rows * D * D;
+    bench_compare(c, causal, BENCH_TIME, 0.0, 0.0);
+    if (backward)
+        return;
+    struct bench_case *const look = bench_add_like(group, causal, "entropy");
+    look->tensors.statistics.entropy =
+        bench_memory(group, (size_t)(c->shape.H * c->shape.Lq) * sizeof(float));
+    look->quiet = true;
+    c = bench_add_like(group, look, "linear, entropy");
+    c->quiet = false;
+    c->run = run_linear;
+    c->work = 4.0 * rows * D * D + rows * D * (L + 1.0);
+    bench_compare(c, look, BENCH_TIME, 0.0, 0.0);
+}
+
 static attn_status measure(struct bench *bench, bool backward, attn_error *error)
 {
     const int64_t L = bench->length_count ? bench->lengths[0] : 2048, D = 64;
@@ -95,6 +137,7 @@ static attn_status measure(struct bench *bench, bool backward, attn_error *error
     if (backward)
         count_work(&group, c);
     bench_compare(c, window, BENCH_TIME_OF_WORK, 1.15, 1.08);
+    add_linear(&group, causal, backward);
     full->quiet = causal->quiet = window->quiet = true;
     return bench_group_run(&group, error);
 }
