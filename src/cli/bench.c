@@ -16,7 +16,8 @@ static const char help[] =
     "of a simpler case; best of several turns in one run.\n"
     "\n"
     "  --op NAME          forward, backward, statistics, shapes, short, types,\n"
-    "                     decode, additive, training, mechanisms or all (default)\n"
+    "                     decode, additive, recurrent, training, mechanisms or all\n"
+    "                     (default)\n"
     "  --full             all that is asked, on 1 thread and on all: several minutes\n"
     "  --lengths L,L,…    sequence lengths, in place of those that suit the operation\n"
     "  --head-sizes D,…   head sizes, likewise\n"
@@ -37,7 +38,8 @@ static const struct family {
     {"statistics", bench_statistics}, {"shapes", bench_shapes},
     {"short", bench_short},           {"types", bench_types},
     {"decode", bench_decode},         {"additive", bench_additive},
-    {"training", bench_training},     {"mechanisms", bench_mechanisms},
+    {"recurrent", bench_recurrent},   {"training", bench_training},
+    {"mechanisms", bench_mechanisms},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

@@ -118,6 +118,9 @@ void bench_compare(struct bench_case *bench_case, const struct bench_case *again
 /* Makes of a forward pass the backward pass that follows it. */
 void bench_make_backward(struct bench_group *group, struct bench_case *c);
 
+/* Frees the group's memory: for who does not come to run it. */
+void bench_group_end(struct bench_group *group);
+
 /* Times the cases by turns, keeps their rows, and frees the group's memory. */
 ATTN_CHECKED attn_status bench_group_run(struct bench_group *group, attn_error *error);
 
@@ -140,6 +143,7 @@ attn_status bench_short(struct bench *bench, attn_error *error);
 attn_status bench_types(struct bench *bench, attn_error *error);
 attn_status bench_decode(struct bench *bench, attn_error *error);
 attn_status bench_additive(struct bench *bench, attn_error *error);
+attn_status bench_recurrent(struct bench *bench, attn_error *error);
 attn_status bench_training(struct bench *bench, attn_error *error);
 
 /* ---- bench_halves.c ---- */

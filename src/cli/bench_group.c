@@ -223,6 +223,12 @@ static void keep_row(struct bench *bench, const struct bench_case *c)
                   real_or_null(c->must), "goal", real_or_null(c->goal)));
 }
 
+void bench_group_end(struct bench_group *group)
+{
+    for (size_t i = 0; i < group->block_count; i++)
+        free(group->blocks[i]);
+}
+
 attn_status bench_group_run(struct bench_group *group, attn_error *error)
 {
     attn_status status = group->error.status;
@@ -235,7 +241,6 @@ attn_status bench_group_run(struct bench_group *group, attn_error *error)
     for (size_t i = 0; status == ATTN_OK && i < group->count; i++)
         if (!group->cases[i].quiet)
             keep_row(group->bench, &group->cases[i]);
-    for (size_t i = 0; i < group->block_count; i++)
-        free(group->blocks[i]);
+    bench_group_end(group);
     return status;
 }

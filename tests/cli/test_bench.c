@@ -119,8 +119,8 @@ static void every_operation_has_rows_of_the_same_form(void **state)
         const char *name;
         size_t rows;
     } operations[] = {
-        {"statistics", 10}, {"shapes", 20}, {"short", 1},
-        {"types", 6},       {"decode", 15}, {"additive", 4},
+        {"statistics", 10}, {"shapes", 20},  {"short", 1},     {"types", 6},
+        {"decode", 15},     {"additive", 4}, {"recurrent", 6},
     };
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
         char arguments[128];
@@ -176,6 +176,27 @@ static void a_training_step_counts_its_parameters_and_pairs(void **state)
     const double work = 16.0 * (6.0 * 6794496.0 + 14.0 * 6.0 * 256.0 * 4.5);
     const double rate = real(row, "rate"), took = real(row, "milliseconds");
     assert_true(fabs(rate * took * 1e6 / work - 1.0) < 1e-3);
+    json_decref(result);
+}
+
+static void a_recurrent_layer_is_held_against_its_products(void **state)
+{
+    (void)state;
+    json_t *const result = run_json("bench --op recurrent --lengths 3 --head-sizes 8 "
+                                    "--batch 2 --threads 2 --seconds 0 --json");
+    const json_t *const rows = json_object_get(result, "rows");
+    static const double gates[] = {3.0, 4.0, 1.0}; /* of GRU, LSTM, RNN */
+    assert_int_equal(json_array_size(rows), 6);
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *const row = json_array_get(rows, i);
+        assert_row(row);
+        assert_string_equal(words(row, "measure"), "time");
+        assert_string_equal(words(row, "against"), "its products");
+        /* Input and state by the weights of each token; three times with backward. */
+        const double work = 2.0 * 2.0 * 3.0 * 16.0 * 8.0 * gates[i / 2] * (i % 2 ? 3 : 1);
+        const double rate = real(row, "rate"), took = real(row, "milliseconds");
+        assert_true(fabs(rate * took * 1e6 / work - 1.0) < 1e-3);
+    }
     json_decref(result);
 }
 
@@ -315,7 +336,8 @@ static void misuse_is_named(void **state)
     } wrong[] = {
         {"x", "unexpected argument 'x'"},
         {"--op x", "--op is 'x', expected forward, backward, statistics, shapes, short, "
-                   "types, decode, additive, training, mechanisms or all"},
+                   "types, decode, additive, recurrent, training, mechanisms or "
+                   "all"},
         {"--lengths ''", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,,8", "--lengths is '', expected a whole number from 1 to 1048576"},
         {"--lengths 64,x", "--lengths is 'x', expected a whole number from 1 to 1048576"},
@@ -382,6 +404,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(every_operation_has_rows_of_the_same_form),
         cmocka_unit_test(decoding_is_held_against_reading_memory),
         cmocka_unit_test(a_training_step_counts_its_parameters_and_pairs),
+        cmocka_unit_test(a_recurrent_layer_is_held_against_its_products),
         cmocka_unit_test(each_mechanism_is_held_against_the_plain_case),
         cmocka_unit_test(a_time_is_held_against_the_case_it_names),
         cmocka_unit_test(what_is_asked_hangs_on_length_head_size_and_threads),
