@@ -216,6 +216,32 @@ def avx2_words(results):
     return f"{min(found):.2f} to {max(found):.2f}" if found else "not measured"
 
 
+def recurrent_section(rows):
+    """Layers of recipes' sizes, whose time is to be PyTorch's at most."""
+    body = [(r["cell"] + " both ways" * r["both_ways"],
+             "with backward" if r["trains"] else "forward", r["threads"], r["sequences"],
+             f"{r['shortest']} to {r['length']}" if r["shortest"] < r["length"]
+             else r["length"], r["width"], milliseconds(r["ours"]),
+             milliseconds(r["products"]), recurrent_cell(r), f"{r['difference']:.0e}")
+            for r in rows]
+    ahead = sum(r["torch"] >= r["ours"] for r in rows)
+    return [
+        "### Recurrent", "",
+        "Layers at sizes of recipes, as wide as their input. Forward is inference, *with "
+        "backward* forward in training and the gradients of input and weights; PyTorch's "
+        "sequences come by steps, those of several lengths packed. *Products* are the layer's "
+        "products of matrices alone, by OpenBLAS at the same sizes: libattn packs the weights "
+        "once for all steps.", "", f"**At PyTorch's speed or ahead in {ahead} of "
+        f"{len(rows)}.**", "",
+        table(("layer", "", "threads", "sequences", "tokens", "width", "libattn ms",
+               "products ms", "PyTorch ms", "difference"), body, right=range(2, 10)), ""]
+
+
+def recurrent_cell(row):
+    words = f"{milliseconds(row['torch'])} ({row['torch'] / row['ours']:.2f}×)"
+    return f"**{words}**" if row["torch"] < row["ours"] else words
+
+
 def training_section(rows):
     """Whole steps, where 1.3 times the best of PyTorch's tokens is a must."""
     names = sorted({name for row in rows for name in row["rates"]})
@@ -391,7 +417,7 @@ def machine_section(results):
 def write(results, root):
     docs = Path(root, "docs")
     reasons = json.loads(Path(root, "bench/peers/reasons.json").read_text())
-    training = results["parts"].get("training")
+    training, recurrent = (results["parts"].get(p) for p in ("training", "recurrent"))
     parts = [p for p in INTRODUCTION if results["parts"].get(p)]
     pictures = docs / "pictures"
     pictures.mkdir(exist_ok=True)
@@ -405,6 +431,7 @@ def write(results, root):
         "none is typed by hand. Run it on your own machine: "
         "[bench/peers](../bench/peers/README.md).", "",
         *machine_section(results), *asked(results, reasons), *against_peers(results, parts),
+        *(recurrent_section(recurrent) if recurrent else []),
         *(training_section(training) if training else []), *memory_section(results),
         *accuracy_section(results["accuracy"])]
     (docs / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n")

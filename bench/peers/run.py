@@ -29,6 +29,7 @@ PACKAGES = {
     "torch": "torch", "numpy": "numpy", "onnxruntime": "onnxruntime", "onnx": "onnx",
     "libggml-python": "libggml",
 }
+CELLS = "bench/peers/libattn-cells.so"  # in the build folder
 OPTIONAL = ("onnxruntime", "onnx", "libggml-python")  # named in the document if left out
 
 
@@ -57,7 +58,7 @@ def build(folder):
     """libattn, the attn command, and the pool."""
     if not (folder / "build.ninja").exists():
         subprocess.run(["meson", "setup", folder, ROOT], check=True, stdout=sys.stderr)
-    subprocess.run(["ninja", "--quiet", "-C", folder, "src/cli/attn",
+    subprocess.run(["ninja", "--quiet", "-C", folder, "src/cli/attn", CELLS,
                     f"libattn.so.{version()}"], check=True, stdout=sys.stderr)
     pool = WORK / "pool.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O2", f"-I{ROOT}/include", HERE / "pool.c",
@@ -134,6 +135,13 @@ def measure_training(arguments, command, results):
                                                  arguments.seconds, arguments.full, say)
 
 
+def measure_recurrent(arguments, results):
+    import cells
+    results["parts"]["recurrent"] = cells.measure(arguments.build.resolve() / CELLS,
+                                                  arguments.threads, arguments.seconds,
+                                                  arguments.full, say)
+
+
 def measure_memory(arguments, paths, peers, results):
     import memory
     threads = max(arguments.threads)
@@ -166,7 +174,7 @@ def measure_bench(arguments, command, results):
 
 def parts():
     from cases import PARTS
-    return ["bench", "accuracy", *PARTS, "training", "memory"]
+    return ["bench", "accuracy", *PARTS, "recurrent", "training", "memory"]
 
 
 def check_parts(wanted):
@@ -232,6 +240,8 @@ def run_all(arguments, wanted, results, kept):
         elif part == "accuracy":
             import accuracy
             results["accuracy"] = accuracy.measure([ours, *peers], say)
+        elif part == "recurrent":
+            measure_recurrent(arguments, results)
         elif part == "training":
             measure_training(arguments, paths[1], results)
         elif part == "memory":

@@ -1,7 +1,9 @@
 """bench/peers without the peers: its structures against the compiler's, libattn against
 numpy on small shapes, the document and the charts from figures made up.
 
-    test_peers.py ROOT LIBRARY CC"""
+    test_peers.py ROOT LIBRARY CELLS CC
+
+CELLS is the library of recurrent layers, or "none"."""
 
 import ctypes
 import os
@@ -16,7 +18,7 @@ python = os.environ.get("ATTN_PYTHON", sys.executable)
 if python != sys.executable and shutil.which(python):
     os.execv(python, [python, *sys.argv])
 
-ROOT, LIBRARY, CC = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+ROOT, LIBRARY, CELLS, CC = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4:]
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(ROOT / "bench/peers"))
 
@@ -87,6 +89,79 @@ def libattn_agrees_with_numpy():
             assert numpy.abs(got - expected).max() < bound, case.name
 
 
+def logistic(x):
+    import numpy
+    return 1 / (1 + numpy.exp(-x))
+
+
+def step(numpy, cell, given, part, state, memory):
+    """State and memory after a step; `given` is the input's part of the gates."""
+    width = len(state)
+    gates = given + part
+    if cell in ("RNN", "ReLU"):
+        return numpy.tanh(gates) if cell == "RNN" else numpy.maximum(gates, 0), memory
+    first, second = (logistic(gates[n * width:(n + 1) * width]) for n in (0, 1))
+    if cell == "GRU":
+        candidate = numpy.tanh(given[2 * width:] + first * part[2 * width:])
+        return (1 - second) * candidate + second * state, memory
+    memory = second * memory + first * numpy.tanh(gates[2 * width:3 * width])
+    return logistic(gates[3 * width:]) * numpy.tanh(memory), memory
+
+
+def recurrent_reference(numpy, case, inputs, x, parameters):
+    """The states of all tokens in double precision, token by token."""
+    for layer in range(case.layers):
+        sides = []
+        for way in ("", "_reverse")[:case.ways]:
+            weight, turn, bias, more = (parameters[f"{name}_l{layer}{way}"] for name in (
+                "weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+            y, first = numpy.zeros((len(x), case.width)), 0
+            for length in inputs.lengths:
+                state = memory = numpy.zeros(case.width)
+                tokens = range(first, first + length)
+                for token in reversed(tokens) if way else tokens:
+                    state, memory = step(numpy, case.cell, weight @ x[token] + bias,
+                                         turn @ state + more, state, memory)
+                    y[token] = state
+                first += length
+            sides.append(y)
+        x = numpy.concatenate(sides, 1)
+    return x
+
+
+def recurrent_layers_agree_with_numpy():
+    """States; and gradients, as what they say of a step of everything in some direction."""
+    import numpy
+    import cells
+    ours = cells.Ours(CELLS)
+    random = numpy.random.default_rng(1)
+    for case in (cells.Case("GRU", 4, 5, 5, 7, 6, 1, trains=True),
+                 cells.Case("LSTM", 6, 5, 1, 3, 17, 2, layers=2, both_ways=True, trains=True),
+                 cells.Case("RNN", 2, 9, 9, 5, 4, 1, trains=True),
+                 cells.Case("ReLU", 2, 3, 2, 4, 40, 2),
+                 cells.Case("LSTM", 4, 6, 2, 40, 33, 2)):
+        layer, inputs = ours.open(case)
+        contender = ours.contender(case, layer, inputs)
+        contender.run()
+        states, *gradients = contender.results()
+        names = list(inputs.parameters)
+        given = [a.astype(numpy.float64) for a in (inputs.x, *inputs.parameters.values())]
+
+        def at(some, case=case, inputs=inputs, names=names):
+            return recurrent_reference(numpy, case, inputs, some[0],
+                                       dict(zip(names, some[1:])))
+
+        assert numpy.abs(states - at(given)).max() < 1e-5, case.name
+        if case.trains:
+            way = [random.standard_normal(a.shape) for a in given]
+            ends = [(at([a + sign * 1e-5 * b for a, b in zip(given, way)])
+                     * inputs.output_gradient).sum() for sign in (1, -1)]
+            slope = (ends[0] - ends[1]) / 2e-5
+            told = sum((a * b).sum() for a, b in zip(gradients, way, strict=True))
+            assert abs(told - slope) < 1e-4 * max(1, abs(slope)), (case.name, told, slope)
+        ours.destroy(layer)
+
+
 def charts_are_well_formed():
     panel = charts.Panel("a < b", [charts.Series("ours", [(64, 0.5), (128, 0.9)], 0)],
                          "linear", [(0, "0"), (1, "1")], [(64, "64"), (128, "128")], "L")
@@ -99,11 +174,15 @@ def charts_are_well_formed():
 
 def main():
     tests = [structures_lie_as_the_compiler_lays_them, charts_are_well_formed,
-             libattn_agrees_with_numpy]
+             libattn_agrees_with_numpy, recurrent_layers_agree_with_numpy]
+    if CELLS == "none":
+        print(f"skipped: {tests.pop().__name__} (built without models)")
     try:
         import numpy  # noqa: F401
     except ImportError:
-        print(f"skipped: {tests.pop().__name__} (no numpy)")
+        for test in tests[2:]:
+            print(f"skipped: {test.__name__} (no numpy)")
+        tests = tests[:2]
     for test in tests:
         test()
         print(f"passed: {test.__name__}")
