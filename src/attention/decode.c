@@ -267,6 +267,9 @@ static void attend_run(struct attn_decoder *decoder, int64_t first, int64_t end,
         attn_decode_next_split(problem, sequence, &last);
     size_t piece = 0;
     attn_decode_find_piece(&decoder->pieces[piece], decoder, split.first, last.end);
+    if (attn_decode_stores_bytes(decoder->forward))
+        attn_decode_call_bytes(decoder, &decoder->pieces[piece]);
+    load_queries(decoder);
     for (int64_t n = first; n < end; n++) {
         piece = attend_split(decoder, split, last.end, piece, first_slot + n);
         attn_decode_next_split(problem, sequence, &split);
@@ -291,7 +294,6 @@ void attn_decode_work(const struct attn_forward *forward, void *memory,
                                    sequence->first_key;
     }
     take_heads(decoder, group);
-    load_queries(decoder);
     attend_run(decoder, first, attn_least(first + run, splits), first_slot);
     if (atomic_fetch_sub(&forward->splits.left[before.groups + group], 1) == 1)
         attn_partial_finish(decoder, first_slot, splits);

@@ -1,5 +1,6 @@
 /* Decoding: sequences of one query.  The heads that read one key head share each key, and
- * the keys are split at multiples of 512, or by 512 of those that are seen.  A unit of
+ * the keys are split at multiples of 512 (many 8-bit keys: of 2,048), or by 512 of those
+ * that are seen.  A unit of
  * work is one such group of heads over a run of splits; each leaves a partial result, and
  * whoever finishes a group's last unit merges them in rising order.  So the bits depend
  * on the sequence alone. */
@@ -11,7 +12,7 @@
 
 struct attn_forward;
 
-enum { ATTN_SPLIT_KEYS = 512 };
+enum { ATTN_SPLIT_KEYS = 512, ATTN_LONG_SPLIT_KEYS = 2048 };
 
 /* What attn_forward keeps for decoding. */
 struct attn_splits {

@@ -102,31 +102,31 @@ static void rebase(struct partial *p, float reference, float factor)
     p->reference = reference;
 }
 
-/* The same, of one row over more keys; output is not touched.  Sets what either's output
- * has to be multiplied by. */
+/* The same, of one row over more keys; outputs are not touched.  Sets what either's
+ * output has to be multiplied by.  `from` is used up: it becomes relative to the same
+ * reference. */
 static void merge_sums(const struct attn_forward *forward, struct partial_parts *into,
                        const struct partial_parts *from, float factors[2])
 {
-    struct partial *const a = into->sums;
-    struct partial b = *from->sums;
-    const float larger = a->reference > b.reference ? a->reference : b.reference;
+    struct partial *const a = into->sums, *const b = from->sums;
+    const float larger = a->reference > b->reference ? a->reference : b->reference;
     factors[0] = a->reference == larger ? 1.0f : expf(a->reference - larger);
-    factors[1] = b.reference == larger ? 1.0f : expf(b.reference - larger);
+    factors[1] = b->reference == larger ? 1.0f : expf(b->reference - larger);
     rebase(a, larger, factors[0]);
-    rebase(&b, larger, factors[1]);
-    a->sum += b.sum;
-    a->rounded_sum += b.rounded_sum;
-    a->entropy_sum += b.entropy_sum;
-    a->distance_sum += b.distance_sum;
-    a->signed_sum += b.signed_sum;
-    a->visible_keys += b.visible_keys;
-    if (outranks(b.largest_score, b.largest_key, a->largest_score, a->largest_key)) {
-        a->largest_score = b.largest_score;
-        a->largest_key = b.largest_key;
+    rebase(b, larger, factors[1]);
+    a->sum += b->sum;
+    a->rounded_sum += b->rounded_sum;
+    a->entropy_sum += b->entropy_sum;
+    a->distance_sum += b->distance_sum;
+    a->signed_sum += b->signed_sum;
+    a->visible_keys += b->visible_keys;
+    if (outranks(b->largest_score, b->largest_key, a->largest_score, a->largest_key)) {
+        a->largest_score = b->largest_score;
+        a->largest_key = b->largest_key;
     }
     for (size_t n = 0; n < 4; n++)
-        if (b.places[n] != -INFINITY)
-            a->places[n] = b.places[n];
+        if (b->places[n] != -INFINITY)
+            a->places[n] = b->places[n];
     for (size_t n = 0; n < forward->sweep.classes; n++)
         into->class_sum[n] =
             into->class_sum[n] * factors[0] + from->class_sum[n] * factors[1];
@@ -134,19 +134,22 @@ static void merge_sums(const struct attn_forward *forward, struct partial_parts 
         insert_top(into, forward->sweep.top, from->top_score[n], top_key(from, n));
 }
 
-static struct partial partial_of_lane(const struct attn_panel *lanes, size_t lane)
+/* Field by field: gcc 12 makes a struct on the stack and copies it 16 bytes at a time,
+ * which waits for what was stored 4 bytes at a time just before. */
+static void sums_of_lane(struct partial *to, const struct attn_panel *lanes, size_t lane)
 {
-    return (struct partial){
-        .reference = lanes->reference[lane],
-        .sum = lanes->sum[lane],
-        .rounded_sum = lanes->rounded_sum[lane],
-        .entropy_sum = lanes->entropy_sum[lane],
-        .distance_sum = lanes->distance_sum[lane],
-        .signed_sum = lanes->signed_sum[lane],
-        .largest_score = lanes->largest_score[lane],
-        .largest_key = lanes->largest_key[lane],
-        .places = {-INFINITY, -INFINITY, -INFINITY, -INFINITY},
-    };
+    to->reference = lanes->reference[lane];
+    to->sum = lanes->sum[lane];
+    to->rounded_sum = lanes->rounded_sum[lane];
+    to->entropy_sum = lanes->entropy_sum[lane];
+    to->distance_sum = lanes->distance_sum[lane];
+    to->signed_sum = lanes->signed_sum[lane];
+    to->largest_score = lanes->largest_score[lane];
+    to->largest_key = lanes->largest_key[lane];
+    to->visible_keys = 0;
+    to->forgotten = 0.0;
+    for (size_t n = 0; n < 4; n++)
+        to->places[n] = -INFINITY;
 }
 
 /* One lane's share of class sums and top. */
@@ -154,7 +157,7 @@ static void take_lane(const struct attn_forward *forward, const struct attn_pane
                       size_t lane, const struct partial_parts *to)
 {
     const size_t width = forward->kernels->lanes;
-    *to->sums = partial_of_lane(lanes, lane);
+    sums_of_lane(to->sums, lanes, lane);
     for (size_t c = 0; c < forward->sweep.classes; c++)
         to->class_sum[c] = lanes->class_sum[c * width + lane];
     for (size_t n = 0; n < forward->sweep.top; n++) {
