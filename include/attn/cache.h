@@ -29,9 +29,9 @@ typedef enum attn_cache_type {
     ATTN_CACHE_F16 = ATTN_F16,
     ATTN_CACHE_BF16 = ATTN_BF16,
     /** 8 bits: each key, and each value, of each head is whole numbers from −127 to 127
-     * times a scale of its own, its largest magnitude over 127; so an element is off by
-     * at most half of that and rounding, 1/253.9 of the largest.  A row that holds NaN or
-     * ∞ is all NaN.
+     * times a scale of its own, its largest magnitude over 127, rounded up to 9 bits; so
+     * an element is off by at most half of that and rounding, 1/252.9 of the largest.  A
+     * row takes two bytes more for its scale.  A row that holds NaN or ∞ is all NaN.
      */
     ATTN_CACHE_I8 = 16
 } attn_cache_type;
@@ -144,7 +144,7 @@ typedef struct attn_batch {
  * Error: that of attn_forward.  With ATTN_CACHE_I8, against what the scaled whole numbers
  * mean, for |scores| ≤ 30: the query is rounded to 1/65278 of its largest magnitude q, so
  * a score is off by e = |scale| · D · q · the largest |key| / 65278 at most; weights are
- * rounded to 1/65278 of the largest of 64 keys; the output is off by at most 2·e + 1e-3
+ * rounded to 1/65278 of the largest of 128 keys; the output is off by at most 2·e + 2e-3
  * of the largest |value|.  That holds for every instruction set: avx512bf16 multiplies
  * bytes with dot products (AVX-512 VNNI), the others 16 bits, and sums are exact either
  * way; attn_plan_decode says which.

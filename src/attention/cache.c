@@ -62,7 +62,7 @@ static bool lay_out(struct attn_page_layout *layout, const attn_cache_options *o
     const size_t keys = (size_t)options->page_keys, bytes = element_bytes(options->type);
     const size_t D = (size_t)options->D, Dv = (size_t)options->Dv;
     const bool scaled = options->type == ATTN_CACHE_I8;
-    const size_t scales = scaled ? keys * sizeof(float) : 0;
+    const size_t scales = scaled ? keys * sizeof(uint16_t) : 0;
     /* The last tile of keys, and the last four values, are whole. */
     const size_t last = (keys + ATTN_BYTES_TILE - 1) / ATTN_BYTES_TILE * ATTN_BYTES_TILE;
     layout->value =
@@ -324,8 +324,8 @@ struct attn_cached_rows attn_cache_rows(const attn_cache *cache,
             .key = head,
             .value = head + layout->value,
             .row = row,
-            .key_scale = (float *)(head + layout->key_scale) + row,
-            .value_scale = (float *)(head + layout->value_scale) + row,
+            .key_scale = (uint16_t *)(head + layout->key_scale) + row,
+            .value_scale = (uint16_t *)(head + layout->value_scale) + row,
             .keys = keys,
         };
     return (struct attn_cached_rows){

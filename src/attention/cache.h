@@ -58,10 +58,10 @@ static inline int64_t attn_cache_pages_of(const attn_cache *cache, int64_t keys)
 
 /* Rows from one key on, to the end of its page. */
 struct attn_cached_rows {
-    const void *key, *value;        /* of 8 bits: of the page's first key */
-    size_t row;                     /* of 8 bits: the first one's place in the page */
-    float *key_scale, *value_scale; /* NULL but for 8 bits */
-    int64_t keys;                   /* to the end of the page */
+    const void *key, *value;           /* of 8 bits: of the page's first key */
+    size_t row;                        /* of 8 bits: the first one's place in the page */
+    uint16_t *key_scale, *value_scale; /* NULL but for 8 bits; see attn_byte_scale */
+    int64_t keys;                      /* to the end of the page */
 };
 
 /* Makes the sequence's table larger; false when memory is refused. */

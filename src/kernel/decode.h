@@ -17,8 +17,6 @@ static void decode_value(struct attn_decode_panel *panel, float *weights,
         for (size_t d = 0; d < panel->Dv; d += LANES)
             scale_in_place(panel->output + h * panel->output_stride + d,
                            vf_set1(panel->growth[h]));
-    if (block->value_scales)
-        scale_by_values(weights, panel, block);
 #if defined(__AVX512BF16__)
     if (panel->query_pairs) {
         decode_value_pairs(panel, weights, block);

@@ -7,112 +7,72 @@
 #define ATTN_KERNEL_DECODE_BYTES_H
 
 #include "kernel/decode_rows.h"
+#include "kernel/quantise.h"
 #include "kernel/simd_types.h"
 #include "kernel/softmax.h"
-#include <float.h>
-
-/* Adding 1.5·2²³ rounds to a whole number, to even, and leaves it in the low bits of the
- * sum. */
-#define WHOLE_SHIFTER 0x1.8p23f
-
-INLINE vi vf_round(vf x)
-{
-    return vf_bits(x + vf_set1(WHOLE_SHIFTER)) - vf_bits(vf_set1(WHOLE_SHIFTER));
-}
-
-INLINE float largest_lane(vf x)
-{
-    float largest = 0.0f;
-    for (size_t i = 0; i < LANES; i++)
-        largest = x[i] > largest ? x[i] : largest;
-    return largest;
-}
-
-/* 1/x, and 0 where that would be infinite. */
-INLINE float inverse_of(float x)
-{
-    return x >= FLT_MIN ? 1.0f / x : 0.0f;
-}
-
-/* The scale of a row whose largest magnitude is to become `most`: NaN where it is not
- * finite, 0 where its inverse would not be. */
-INLINE float scale_of_row(const float *x, size_t size, float most)
-{
-    vf largest = {0}, poison = {0};
-    for (size_t n = 0; n < size; n += LANES) {
-        largest = vf_max(largest, vf_abs(vf_load(x + n)));
-        poison += vf_load(x + n) * 0.0f;
-    }
-    if (vi_any(poison != 0.0f))
-        return NAN;
-    const float scale = largest_lane(largest) / most;
-    return inverse_of(scale) == 0.0f ? 0.0f : scale;
-}
-
-/* ---- Storing --------------------------------------------------------------------------
- */
-
-static void quantise(const struct attn_byte_rows *to, const float *from,
-                     size_t row_stride, size_t rows)
-{
-    for (size_t row = 0; row < rows; row++) {
-        const float *const x = from + row * row_stride;
-        const size_t place = to->row + row;
-        const float scale = scale_of_row(x, to->size, 127.0f);
-        const float inverse = inverse_of(scale); /* of NaN: 0 */
-        to->scales[row] = scale;
-        for (size_t n = 0; n < to->size; n += LANES) {
-            const vf scaled = inverse > 0.0f ? vf_load(x + n) * inverse : vf_set1(0.0f);
-            const vi whole = vf_round(scaled) + ATTN_BYTES_ZERO;
-            for (size_t i = 0; i < LANES && n + i < to->size; i++)
-                to->page[to->keys ? attn_byte_of_key(to->size, place, n + i)
-                                  : attn_byte_of_value(to->size, place, n + i)] =
-                    (uint8_t)whole[i];
-        }
-    }
-}
 
 /* ---- Scores ---------------------------------------------------------------------------
  */
 
-/* Four whole numbers of one head. */
-INLINE void store_whole(int32_t to[2], const int32_t x[ATTN_BYTES_LANE])
+/* Elements n to n + 4·LANES − 1 of a head, rounded, in fours.  Returns their sum. */
+INLINE int32_t round_fours(int32_t even[LANES], int32_t odd[LANES], const float *x,
+                           float inverse, size_t n, size_t end)
 {
-    vi first, second;
-    vi_split(vi_set1((x[0] & 0xffff) | (int32_t)((uint32_t)x[2] << 16)),
-             vi_set1((x[1] & 0xffff) | (int32_t)((uint32_t)x[3] << 16)), &first, &second);
-    to[0] = first[0];
-    to[1] = second[0];
+    int32_t whole[ATTN_BYTES_LANE * LANES] = {0}, sum = 0;
+    for (size_t i = 0; i < ATTN_BYTES_LANE && n + i * LANES < end; i++)
+        vi_store(whole + i * LANES, vf_round(vf_load(x + n + i * LANES) * inverse));
+    for (size_t i = 0; i < LANES; i++) {
+        const int32_t *const four = whole + ATTN_BYTES_LANE * i;
+        even[i] = (four[0] & 0xffff) | (int32_t)((uint32_t)four[2] << 16);
+        odd[i] = (four[1] & 0xffff) | (int32_t)((uint32_t)four[3] << 16);
+        sum += four[0] + four[1] + four[2] + four[3];
+    }
+    return sum;
 }
 
+/* ATTN_BYTES_CHUNK is a multiple of 4·LANES, so that these belong to one chunk; beyond D,
+ * queries are 0. */
 static void round_query(struct attn_decode_panel *panel)
 {
     for (size_t h = 0; h < panel->heads; h++) {
         const float *const x = panel->query + h * panel->query_stride;
         const float scale = scale_of_row(x, panel->D, VS_LARGEST);
-        const float inverse = inverse_of(scale);
+        const float inverse = inverse_of(scale); /* of NaN: 0 */
+        const size_t fours = (panel->D + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE;
         panel->query_scale[h] = scale;
         for (size_t c = 0; c < attn_bytes_chunks(panel->D); c++)
             panel->whole_begin[c * panel->heads + h] = 0;
-        for (size_t n = 0; n < panel->D; n += ATTN_BYTES_LANE) {
-            int32_t whole[ATTN_BYTES_LANE] = {0};
-            for (size_t i = 0; i < ATTN_BYTES_LANE && n + i < panel->D; i++) {
-                if (inverse > 0.0f)
-                    whole[i] = vf_round(vf_set1(x[n + i] * inverse))[0];
-                panel->whole_begin[n / ATTN_BYTES_CHUNK * panel->heads + h] -=
-                    ATTN_BYTES_ZERO * whole[i];
+        for (size_t four = 0; four < fours; four += LANES) {
+            int32_t even[LANES] = {0}, odd[LANES] = {0};
+            vi first, second;
+            if (inverse > 0.0f)
+                panel->whole_begin[four * ATTN_BYTES_LANE / ATTN_BYTES_CHUNK *
+                                       panel->heads +
+                                   h] -=
+                    ATTN_BYTES_ZERO *
+                    round_fours(even, odd, x, inverse, four * ATTN_BYTES_LANE, panel->D);
+            vi_split(vi_load(even), vi_load(odd), &first, &second);
+            vi_store(even, first);
+            vi_store(odd, second);
+            for (size_t i = 0; i < LANES && four + i < fours; i++) {
+                int32_t *const to = panel->whole + ((four + i) * panel->heads + h) * 2;
+                to[0] = even[i];
+                to[1] = odd[i];
             }
-            store_whole(panel->whole + (n / ATTN_BYTES_LANE * panel->heads + h) * 2,
-                        whole);
         }
     }
+}
+
+INLINE vf load_scales(const uint16_t *scales)
+{
+    return (vf)((vu)vf_load_bf16(scales) >> 1);
 }
 
 /* Vectors of keys, and as many heads, of one tile of scores. */
 struct score_bytes {
     const struct attn_decode_panel *panel;
-    const char *key[4];     /* of each vector: its first four elements */
-    const float *scales[4]; /* likewise: LANES of them */
+    const char *key[4];        /* of each vector: its first four elements */
+    const uint16_t *scales[4]; /* likewise: LANES of them */
     struct stretch_ahead *ahead;
 };
 
@@ -175,7 +135,7 @@ INLINE void score_tile_bytes(float *to, const struct score_bytes *s, const size_
 #pragma GCC unroll 4
     for (size_t v = 0; v < vectors; v++) {
         vf *const own = score + v * LANES;
-        const vf scale = vf_load(s->scales[v]);
+        const vf scale = load_scales(s->scales[v]);
 #pragma GCC unroll 16
         for (size_t h = 0; h < heads; h++)
             own[h] = own[h] * scale * vf_set1(s->panel->query_scale[h]);
@@ -184,6 +144,21 @@ INLINE void score_tile_bytes(float *to, const struct score_bytes *s, const size_
         for (size_t h = 0; h < heads; h++)
             vf_store(to + (v * heads + h) * LANES, own[h]);
     }
+}
+
+/* All at once, they would wait for each other: of the time of a block, a twentieth. After
+ * each tile of scores, of 16 keys at least, there is time for two lines. */
+enum { SCALE_LINES = 2 };
+
+INLINE struct stretch_ahead scales_ahead(const uint16_t *scales,
+                                         const struct attn_decode_block *block)
+{
+    const size_t lead = (uintptr_t)scales % 64;
+    const size_t bytes = lead + block->next_keys * sizeof *scales;
+    return (struct stretch_ahead){
+        .from = (const char *)scales - lead,
+        .lines = block->next_keys > 0 ? (bytes + 63) / 64 : 0,
+    };
 }
 
 /* Whole vectors of keys; of a block that begins or ends within one, the rest is cut off.
@@ -196,9 +171,11 @@ INLINE void score_heads_bytes(float *scores, const struct attn_decode_panel *pan
         VALUE_TILE / at_once / DOT_SUMS < 4 ? VALUE_TILE / at_once / DOT_SUMS : 4;
     const size_t lead = block->row % LANES, end = lead + block->keys;
     float all[(ATTN_DECODE_BYTE_KEYS + 5 * LANES) * LANES];
+    const bool is_whole = lead == 0 && end % (most * LANES) == 0;
+    float *const to = is_whole ? scores : all;
     struct stretch_ahead ahead = {block->next_key, block->next_keys * panel->D / 64};
-    fetch_scales(block->next_key_scales, block->next_keys);
-    fetch_scales(block->next_value_scales, block->next_keys);
+    struct stretch_ahead key_scales = scales_ahead(block->next_key_scales, block);
+    struct stretch_ahead value_scales = scales_ahead(block->next_value_scales, block);
     for (size_t key = 0; key < end; key += most * LANES) {
         struct score_bytes s = {.panel = panel, .ahead = &ahead};
         for (size_t v = 0; v < most; v++) {
@@ -206,9 +183,12 @@ INLINE void score_heads_bytes(float *scores, const struct attn_decode_panel *pan
             s.key[v] = block->key + attn_byte_of_key(panel->D, block->row - lead + at, 0);
             s.scales[v] = block->key_scales + at - lead;
         }
-        score_tile_bytes(all + key * heads, &s, heads, most);
+        score_tile_bytes(to + key * heads, &s, heads, most);
+        fetch_stretch(&key_scales, SCALE_LINES);
+        fetch_stretch(&value_scales, SCALE_LINES);
     }
-    memcpy(scores, all + lead * heads, block->keys * heads * sizeof *scores);
+    if (!is_whole)
+        memcpy(scores, all + lead * heads, block->keys * heads * sizeof *scores);
 }
 
 static void score_bytes(float *scores, const struct attn_decode_panel *panel,
@@ -241,12 +221,25 @@ struct whole_weights {
     float scale[LANES];   /* of each lane */
 };
 
-/* Weights times the scales of their values. */
-INLINE void scale_weights(float *weights, const float *scales, size_t keys,
-                          const size_t heads)
+/* What a sweep over the weights of a block has found. */
+struct weights_found {
+    vf largest; /* of each lane */
+    bool finite;
+};
+
+/* Multiplies weights by the scales of their values. */
+INLINE struct weights_found scale_weights(float *weights, const uint16_t *scales,
+                                          size_t keys, const size_t heads,
+                                          struct stretch_ahead *ahead)
 {
     float own[ATTN_DECODE_BYTE_KEYS + LANES];
-    memcpy(own, scales, keys * sizeof *own);
+    vf largest[2] = {{0}, {0}};
+    vi poison = {0}; /* weights are not negative, so that 0 · weight is 0 or NaN */
+    size_t whole = 0;
+    for (; whole + LANES <= keys; whole += LANES)
+        vf_store(own + whole, load_scales(scales + whole));
+    for (size_t i = whole; i < keys; i++)
+        own[i] = attn_byte_scale(scales[i]);
     for (size_t i = 0; i < LANES; i++)
         own[keys + i] = own[keys - 1];
     for (size_t key = 0; key < keys; key += LANES) {
@@ -256,46 +249,63 @@ INLINE void scale_weights(float *weights, const float *scales, size_t keys,
             x[h] = vf_load(own + key);
         interleave_all(x, heads);
 #pragma GCC unroll 16
-        for (size_t h = 0; h < heads; h++)
-            if (key * heads + h * LANES < keys * heads)
-                scale_in_place(weights + key * heads + h * LANES, x[h]);
+        for (size_t h = 0; h < heads; h++) {
+            float *const to = weights + key * heads + h * LANES;
+            if (key * heads + h * LANES >= keys * heads)
+                break;
+            const vf scaled = vf_load(to) * x[h];
+            vf_store(to, scaled);
+            largest[h % 2] = vf_max(largest[h % 2], scaled);
+            poison |= (vi)(scaled * 0.0f);
+        }
+        fetch_stretch(ahead, heads);
     }
+    return (struct weights_found){
+        .largest = share_largest(vf_max(largest[0], largest[1]), heads),
+        .finite = !vi_any((vf)poison != 0.0f),
+    };
 }
 
-/* Sums of fours of rounded weights, which begin `lead` keys before those of the block. */
-INLINE void gather_fours(struct whole_weights *whole, const int32_t *rounded,
-                         size_t heads, size_t fours)
+INLINE void store_four(struct whole_weights *whole, size_t at, const vi key[4])
 {
-    for (size_t n = 0; n < fours; n++) {
-        const int32_t *const x = rounded + n * ATTN_BYTES_LANE * heads;
-        vi first, second;
-        vi_split(vi_load(x) | vi_load(x + 2 * heads) << 16,
-                 vi_load(x + heads) | vi_load(x + 3 * heads) << 16, &first, &second);
-        vi_store(whole->first + n * heads, first);
-        vi_store(whole->second + n * heads, second);
-    }
+    vi first, second;
+    vi_split(key[0] | key[2] << 16, key[1] | key[3] << 16, &first, &second);
+    vi_store(whole->first + at, first);
+    vi_store(whole->second + at, second);
 }
 
-/* False when a weight is not finite.  Weights are those of `keys` keys, and 0 up to the
- * end of their last vector. */
-static bool make_weights_whole(struct whole_weights *whole, const float *weights,
-                               size_t heads, size_t keys, size_t lead)
+#if VF_BYTES == 64
+/* Four heads, whose fours are a vector each, and sixteens of keys.  The general way fills
+ * a quarter of each vector: a twentieth of the time of a block. */
+INLINE vi round_sixteens(struct whole_weights *whole, const float *weights, vf inverse,
+                         size_t keys, struct stretch_ahead *ahead)
+{
+    vi sum = {0};
+    for (size_t n = 0; n < keys * 4; n += 4 * LANES) {
+        vi x[4], key[4];
+#    pragma GCC unroll 4
+        for (size_t i = 0; i < 4; i++)
+            x[i] = vf_round(vf_load(weights + n + i * LANES) * inverse);
+        sum += x[0] + x[1] + (x[2] + x[3]);
+        turn_quarters(x, key);
+        store_four(whole, n / 4, key);
+        fetch_stretch(ahead, 4);
+    }
+    return sum;
+}
+#endif
+
+/* Any heads and keys, which begin `lead` keys before the weights: those are 0, and so are
+ * the weights up to the end of their last vector. */
+INLINE vi round_fours_of_keys(struct whole_weights *whole, const float *weights,
+                              vf inverse, size_t keys, size_t lead, const size_t heads)
 {
     enum { ROOM = (ATTN_DECODE_BYTE_KEYS + 3 * ATTN_BYTES_LANE) * LANES };
     const size_t floats = (keys * heads + LANES - 1) / LANES * LANES;
     const size_t fours = (lead + keys + ATTN_BYTES_LANE - 1) / ATTN_BYTES_LANE;
+    const size_t used = lead * heads + floats;
     int32_t rounded[ROOM + LANES];
-    vf largest = {0}, poison = {0};
     vi sum = {0};
-    for (size_t n = 0; n < floats; n += LANES) {
-        largest = vf_max(largest, vf_load(weights + n));
-        poison += vf_load(weights + n) * 0.0f;
-    }
-    if (vi_any(poison != 0.0f))
-        return false;
-    const vf scale = share_largest(largest, heads) * (1.0f / VS_LARGEST);
-    const vf inverse = vf_select(scale >= FLT_MIN, vf_set1(1.0f) / scale, vf_set1(0.0f));
-    vf_store(whole->scale, scale);
     for (size_t i = 0; i < lead * heads; i++)
         rounded[i] = 0;
     for (size_t n = 0; n < floats; n += LANES) {
@@ -303,17 +313,44 @@ static bool make_weights_whole(struct whole_weights *whole, const float *weights
         vi_store(rounded + lead * heads + n, x);
         sum += x;
     }
-    const size_t used = lead * heads + floats;
-    memset(rounded + used, 0,
-           (ATTN_BYTES_LANE * heads * fours + LANES > used
-                ? ATTN_BYTES_LANE * heads * fours + LANES - used
-                : 0) *
-               sizeof *rounded);
-    gather_fours(whole, rounded, heads, fours);
-    for (size_t h = 0; h < heads; h++)
-        whole->begin[h] = 0;
-    for (size_t i = 0; i < LANES; i++)
-        whole->begin[i & (heads - 1)] -= ATTN_BYTES_ZERO * sum[i];
+    for (size_t i = used; i < ATTN_BYTES_LANE * heads * fours + LANES; i++)
+        rounded[i] = 0;
+    for (size_t n = 0; n < fours; n++) {
+        const int32_t *const x = rounded + n * ATTN_BYTES_LANE * heads;
+        const vi key[4] = {vi_load(x), vi_load(x + heads), vi_load(x + 2 * heads),
+                           vi_load(x + 3 * heads)};
+        store_four(whole, n * heads, key);
+    }
+    return sum;
+}
+
+/* Of a block's weights times the scales of its values, which the weights become.  False
+ * when one is not finite. */
+INLINE bool make_weights_whole(struct whole_weights *whole, float *weights,
+                               const struct attn_decode_block *block, const size_t heads,
+                               struct stretch_ahead *ahead)
+{
+    const size_t keys = block->keys, lead = block->row % ATTN_BYTES_LANE;
+    const struct weights_found found =
+        scale_weights(weights, block->value_scales, keys, heads, ahead);
+    if (!found.finite)
+        return false;
+    const vf scale = found.largest * (1.0f / VS_LARGEST);
+    const vf inverse = vf_select(scale >= FLT_MIN, vf_set1(1.0f) / scale, vf_set1(0.0f));
+    vf_store(whole->scale, scale);
+    vi sum;
+#if VF_BYTES == 64
+    if (heads == 4 && lead == 0 && keys % 16 == 0)
+        sum = round_sixteens(whole, weights, inverse, keys, ahead);
+    else
+#endif
+        sum = round_fours_of_keys(whole, weights, inverse, keys, lead, heads);
+    for (size_t h = 0; h < heads; h++) {
+        int32_t own = 0;
+        for (size_t i = h; i < LANES; i += heads)
+            own += sum[i];
+        whole->begin[h] = -ATTN_BYTES_ZERO * own;
+    }
     return true;
 }
 
@@ -423,17 +460,33 @@ static void value_bytes_seen(const struct attn_decode_panel *panel, const float 
     }
 }
 
-static void value_bytes(const struct attn_decode_panel *panel, const float *weights,
+static bool make_whole(struct whole_weights *whole, float *weights,
+                       const struct attn_decode_block *block, size_t heads,
+                       struct stretch_ahead *ahead)
+{
+    if (heads == 1)
+        return make_weights_whole(whole, weights, block, 1, ahead);
+    if (heads == 2)
+        return make_weights_whole(whole, weights, block, 2, ahead);
+#if VF_BYTES >= 32
+    if (heads == 8)
+        return make_weights_whole(whole, weights, block, 8, ahead);
+#endif
+#if VF_BYTES >= 64
+    if (heads == 16)
+        return make_weights_whole(whole, weights, block, 16, ahead);
+#endif
+    return make_weights_whole(whole, weights, block, 4, ahead);
+}
+
+static void value_bytes(const struct attn_decode_panel *panel, float *weights,
                         const struct attn_decode_block *block)
 {
     struct whole_weights whole;
-    if (!make_weights_whole(&whole, weights, panel->heads, block->keys,
-                            block->row % ATTN_BYTES_LANE)) {
-        value_bytes_seen(panel, weights, block);
-        return;
-    }
     struct stretch_ahead ahead = {block->next_value, block->next_keys * panel->Dv / 64};
-    if (panel->heads == 1)
+    if (!make_whole(&whole, weights, block, panel->heads, &ahead))
+        value_bytes_seen(panel, weights, block);
+    else if (panel->heads == 1)
         value_heads_bytes(panel, &whole, block, &ahead, 0, 1);
     else if (panel->heads == 2)
         value_heads_bytes(panel, &whole, block, &ahead, 0, 2);

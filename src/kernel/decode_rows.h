@@ -107,13 +107,6 @@ INLINE void fetch_stretch(struct stretch_ahead *a, size_t lines)
     }
 }
 
-/* The scale of each key is needed at once, when its tile is read or before. */
-INLINE void fetch_scales(const float *scales, size_t keys)
-{
-    for (size_t n = 0; n < keys * sizeof *scales; n += 64)
-        fetch_line((const char *)scales + n);
-}
-
 /* 4 heads x 4 vectors: 16 accumulators + 4 + 1 of 32 registers; 4 x 2 of 16. */
 enum { VALUE_HEADS = 4, VALUE_TILE = VF_REGISTERS == 32 ? 16 : 8 };
 

@@ -6,6 +6,7 @@
 #define ATTN_KERNEL_DECODE_TABLE_H
 
 #include "kernel/table.h"
+#include <string.h>
 
 /* Keys in a block: with 128 a block of fp32 values leaves the first cache before it is
  * used, which costs a sixth of the time.  Of 8 bits twice as many stay there. */
@@ -42,6 +43,16 @@ static inline size_t attn_byte_of_value(size_t Dv, size_t row, size_t d)
 {
     return row / ATTN_BYTES_LANE * ATTN_BYTES_LANE * Dv + d * ATTN_BYTES_LANE +
            row % ATTN_BYTES_LANE;
+}
+
+/* The scale of a row of 8 bits is a float of 16 bits: never negative, so that it has no
+ * sign but one more bit, the upper 17 of an fp32 without the first. */
+static inline float attn_byte_scale(uint16_t stored)
+{
+    const uint32_t bits = (uint32_t)stored << 15;
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return scale;
 }
 
 /* Sums of products of bytes and 16 bits stay below 2³¹ for so many. */
@@ -95,11 +106,11 @@ struct attn_decode_block {
     /* For 8 bits: key and value are where a page has its first row, and row the first
      * key's place in it; scales are those of the first key. */
     size_t row;
-    const float *key_scales, *value_scales; /* [keys] */
+    const uint16_t *key_scales, *value_scales; /* [keys] */
 
     /* The block after it, to be fetched. */
     const char *next_key, *next_value;
-    const float *next_key_scales, *next_value_scales;
+    const uint16_t *next_key_scales, *next_value_scales;
     size_t next_keys; /* 0: none */
 
     /* How scores are bent. */
@@ -113,8 +124,8 @@ struct attn_decode_block {
 
 /* Where rows of 8 bits are written: from the row on, to the end of the page. */
 struct attn_byte_rows {
-    uint8_t *page; /* its first row */
-    float *scales; /* [rows] */
+    uint8_t *page;    /* its first row */
+    uint16_t *scales; /* [rows] */
     size_t row, size;
     bool keys; /* the order of keys; else that of values */
 };
@@ -147,7 +158,7 @@ struct attn_decode_kernels {
     void (*round_query)(struct attn_decode_panel *panel);
 
     /* Rows of 8 bits: their numbers · scale are the row, to half of the scale, which is
-     * its largest magnitude over 127; NaN for a row that holds NaN or ∞. */
+     * its largest magnitude over 127, rounded up; NaN for a row that holds NaN or ∞. */
     void (*quantise)(const struct attn_byte_rows *to, const float *from,
                      size_t row_stride, size_t rows);
 

@@ -96,25 +96,6 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
     }
 }
 
-static void scale_by_values(float *weights, const struct attn_decode_panel *panel,
-                            const struct attn_decode_block *block)
-{
-    if (panel->heads == 1)
-        scale_weights(weights, block->value_scales, block->keys, 1);
-    else if (panel->heads == 2)
-        scale_weights(weights, block->value_scales, block->keys, 2);
-    else if (panel->heads == 4)
-        scale_weights(weights, block->value_scales, block->keys, 4);
-#if VF_BYTES >= 32
-    else if (panel->heads == 8)
-        scale_weights(weights, block->value_scales, block->keys, 8);
-#endif
-#if VF_BYTES >= 64
-    else
-        scale_weights(weights, block->value_scales, block->keys, 16);
-#endif
-}
-
 /* Whether a key that is hidden from some head may have a value of 0 · NaN. */
 static bool values_are_finite(const struct attn_decode_panel *panel,
                               const struct attn_decode_block *block)

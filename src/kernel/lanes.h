@@ -53,6 +53,29 @@ INLINE vf add_halves(vf a, vf b)
 }
 #endif
 
+#if VF_BYTES == 64
+/* Quarters as a square: out[i] has quarter i of each of the four vectors. */
+INLINE void turn_quarters(const vi x[4], vi out[4])
+{
+    vi low[2], high[2];
+#    pragma GCC unroll 2
+    for (size_t i = 0; i < 2; i++) {
+        low[i] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7,
+                                         16, 17, 18, 19, 20, 21, 22, 23);
+        high[i] = __builtin_shufflevector(x[2 * i], x[2 * i + 1], 8, 9, 10, 11, 12, 13,
+                                          14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+    }
+    out[0] = __builtin_shufflevector(low[0], low[1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18,
+                                     19, 24, 25, 26, 27);
+    out[1] = __builtin_shufflevector(low[0], low[1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21,
+                                     22, 23, 28, 29, 30, 31);
+    out[2] = __builtin_shufflevector(high[0], high[1], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17,
+                                     18, 19, 24, 25, 26, 27);
+    out[3] = __builtin_shufflevector(high[0], high[1], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21,
+                                     22, 23, 28, 29, 30, 31);
+}
+#endif
+
 /* a[0] b[0] a[1] b[1] … of the lower halves, and of the upper ones. */
 INLINE void interleave(vf a, vf b, vf *low, vf *high)
 {

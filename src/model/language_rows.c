@@ -64,7 +64,7 @@ size_t attn_language_rows_bytes(const attn_language_rows *rows)
 
 /* ---- Rounding and widening ------------------------------------------------------- */
 
-/* As ATTN_CACHE_I8 has it. */
+/* As ATTN_CACHE_I8 has it, with a scale that is not rounded. */
 static void round_to_bytes(int8_t *to, float *scale, const float *x, int64_t width)
 {
     float largest = 0.0f, poison = 0.0f;

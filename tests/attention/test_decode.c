@@ -127,14 +127,14 @@ static void read_back(struct text *t, int64_t length)
             t->key[(hk * L + j) * D + (int64_t)d] =
                 type == ATTN_CACHE_I8
                     ? (float)(keys[attn_byte_of_key(D, rows.row, d)] - ATTN_BYTES_ZERO) *
-                          *rows.key_scale
+                          attn_byte_scale(*rows.key_scale)
                     : (float)attn_reference_load(rows.key, (attn_type)type, (int64_t)d);
         for (size_t d = 0; d < DV; d++)
             t->value[(hk * L + j) * DV + (int64_t)d] =
                 type == ATTN_CACHE_I8
                     ? (float)(values[attn_byte_of_value(DV, rows.row, d)] -
                               ATTN_BYTES_ZERO) *
-                          *rows.value_scale
+                          attn_byte_scale(*rows.value_scale)
                     : (float)attn_reference_load(rows.value, (attn_type)type, (int64_t)d);
     }
 }
