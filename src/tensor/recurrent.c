@@ -2,8 +2,8 @@
  *
  * Rows are taken into the order of steps: all sequences' first tokens, then all second
  * ones, the longest sequence first.  The sequences that are still there at a step are
- * then the first rows of the step before, a step is two products without gaps, of the
- * input and of the states before, and a weight's gradient is one product over all steps.
+ * then the first rows of the step before, and a step is two products without gaps, of the
+ * input and of the states before.
  * Weights are packed once for all steps: BLAS would pack them again for each, which took
  * a third of its time where rows are few. */
 #include "tensor/recurrent.h"
@@ -99,13 +99,17 @@ void attn_recur_give_rows(attn_tape *tape, float *to, const float *from,
 /* ---- Forward --------------------------------------------------------------------------
  */
 
+/* Neighbouring steps whose input is multiplied at once: enough rows that the weights' way
+ * from memory does not count, few enough that their gates stay in the cache. */
+enum { RUN_ROWS = 64 };
+
 /* The step behind the run that begins with this one. */
 static size_t run_end(const struct attn_recur *r, size_t step)
 {
     const size_t first = r->first[step];
     do
         step++;
-    while (step < r->steps && r->first[step + 1] - first <= ATTN_RECUR_ROWS);
+    while (step < r->steps && r->first[step + 1] - first <= RUN_ROWS);
     return step;
 }
 
@@ -133,16 +137,14 @@ struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
     return s;
 }
 
-struct attn_recur_panels attn_recur_pack(attn_tape *tape, const attn_tensor *weight,
-                                         bool turned)
+struct attn_recur_panels attn_recur_pack(attn_tape *tape, const float *matrix,
+                                         size_t inner, size_t columns, bool turned)
 {
-    const size_t out = (size_t)weight->extent[0], in = (size_t)weight->extent[1];
-    const size_t inner = turned ? in : out, columns = turned ? out : in;
     const size_t last = (size_t)ATTN_PANEL_COLUMNS - 1;
     struct attn_recur_panels panels = {.floats = inner * ((columns + last) & ~last)};
     panels.data = attn_tape_borrow(tape, panels.floats);
     if (panels.data)
-        attn_tape_rows(tape)->pack(panels.data, weight->data, inner, columns, turned);
+        attn_tape_rows(tape)->pack(panels.data, matrix, inner, columns, turned);
     return panels;
 }
 
@@ -166,8 +168,16 @@ static void take_step(attn_tape *tape, const struct attn_recur *r,
     const bool is_gru = r->cell == ATTN_CELL_GRU;
     const float *const bias =
         is_gru && r->weights.has_bias ? r->weights.state_bias->data : NULL;
-    loops->multiply(is_gru ? r->recurrent : s.gates, s.before, f->state.data, bias,
-                    s.rows, r->width, f->out, !is_gru);
+    loops->multiply(&(struct attn_panel_product){
+        .y = is_gru ? r->recurrent : s.gates,
+        .x = s.before,
+        .panels = f->state.data,
+        .bias = bias,
+        .rows = s.rows,
+        .inner = r->width,
+        .columns = f->out,
+        .add = !is_gru,
+    });
     loops->cell_step(&s);
 }
 
@@ -176,9 +186,15 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
 {
     const size_t first = r->first[begin], rows = r->first[end] - first;
     const size_t gates_first = attn_tape_training(tape) ? 0 : first;
-    attn_tape_rows(tape)->multiply(r->gate + (first - gates_first) * f->out,
-                                   r->input + first * r->in, f->in.data, f->bias, rows,
-                                   r->in, f->out, false);
+    attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
+        .y = r->gate + (first - gates_first) * f->out,
+        .x = r->input + first * r->in,
+        .panels = f->in.data,
+        .bias = f->bias,
+        .rows = rows,
+        .inner = r->in,
+        .columns = f->out,
+    });
     for (size_t step = begin; step < end; step++)
         take_step(tape, r, f, step, gates_first);
 }
@@ -186,8 +202,8 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
 static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
 {
     struct forward f = {.out = r->gates * r->width};
-    f.in = attn_recur_pack(tape, r->weights.in, true);
-    f.state = attn_recur_pack(tape, r->weights.state, true);
+    f.in = attn_recur_pack(tape, r->weights.in->data, r->in, f.out, true);
+    f.state = attn_recur_pack(tape, r->weights.state->data, r->width, f.out, true);
     f.bias = r->weights.has_bias ? attn_tape_borrow(tape, f.out) : NULL;
     if (f.bias && r->cell == ATTN_CELL_GRU)
         memcpy(f.bias, r->weights.in_bias->data, f.out * sizeof *f.bias);
@@ -263,9 +279,6 @@ static bool recurrence_fits(attn_tape *tape, const struct attn_recur *r,
     if (!attn_tensor_has_shape(tape, operation, tensors[1], 2, in_shape) ||
         !attn_tensor_has_shape(tape, operation, tensors[2], 2, state_shape) ||
         !biases_fit(tape, operation, &r->weights, out) ||
-        !attn_matrix_fits_blas(tape, operation, tensors[0]) ||
-        !attn_matrix_fits_blas(tape, operation, tensors[1]) ||
-        !attn_matrix_fits_blas(tape, operation, tensors[2]) ||
         !before_fits(tape, "state", r->state, given->sequences, width) ||
         !before_fits(tape, "memory", r->memory, given->sequences, width))
         return false;
@@ -294,7 +307,7 @@ static const float *take_input(attn_tape *tape, const struct attn_recur *r)
 /* Rows whose gates are kept: all of them for backward, else a run's. */
 static size_t rows_of_gates(attn_tape *tape, const struct attn_recur *r)
 {
-    const size_t most = r->sequences > ATTN_RECUR_ROWS ? r->sequences : ATTN_RECUR_ROWS;
+    const size_t most = r->sequences > RUN_ROWS ? r->sequences : RUN_ROWS;
     return attn_tape_training(tape) || r->tokens < most ? r->tokens : most;
 }
 

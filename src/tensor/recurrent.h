@@ -25,10 +25,6 @@ struct attn_recur {
     float *recurrent;         /* GRU: of one step, [sequences][3·width] */
 };
 
-/* Neighbouring steps whose input is multiplied at once: enough rows that the weights'
- * way from memory does not count, few enough that their gates stay in the cache. */
-enum { ATTN_RECUR_ROWS = 64 };
-
 /* to[i] = from[rows[i]], or 0 where there is no from. */
 void attn_recur_take_rows(float *to, const float *from, const size_t *rows, size_t count,
                           size_t width, size_t stride);
@@ -48,9 +44,9 @@ struct attn_recur_panels {
     size_t floats;
 };
 
-/* Of weight [out][in]: for x·weightᵀ when turned, else for x·weight. */
-struct attn_recur_panels attn_recur_pack(attn_tape *tape, const attn_tensor *weight,
-                                         bool turned);
+/* Of a matrix [inner][columns], or turned one that lies as [columns][inner]. */
+struct attn_recur_panels attn_recur_pack(attn_tape *tape, const float *matrix,
+                                         size_t inner, size_t columns, bool turned);
 void attn_recur_unpack(attn_tape *tape, struct attn_recur_panels panels);
 
 /* The gradients of x, weights, biases and what stood before, from y's. */

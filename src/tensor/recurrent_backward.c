@@ -1,8 +1,11 @@
-/* Recurrent cells backwards: steps from the last to the first, and when all gates'
- * gradients are there, those of the weights as one product each. */
+/* Recurrent cells backwards: runs of steps from the last to the first, and of each run,
+ * while the gradients of its gates are in the cache, what it gives input and weights. */
 #include "tensor/recurrent.h"
-#include <cblas.h>
 #include <string.h>
+
+/* Of neighbouring steps that are multiplied at once: the gradient of a weight comes from
+ * memory and goes there for each run, so there are more than forward. */
+enum { RUN_ROWS = 128 };
 
 /* Gradients in the order of steps; those of states and memories like these themselves. */
 struct ways_back {
@@ -10,6 +13,8 @@ struct ways_back {
     float *recurrent;         /* [tokens][gates·width]; the gates' own but for the GRU */
     float *input;             /* [tokens][in], or NULL where x wants none */
     bool input_adds;          /* to what is there */
+    float *in_weight, *state_weight; /* like the weights; NULL likewise */
+    bool in_weight_adds, state_weight_adds;
     struct attn_recur_panels in_panels, state_panels;
 };
 
@@ -28,21 +33,86 @@ static void step_back(attn_tape *tape, const struct attn_recur *r,
         s.memory_before_gradient = back->memories + (s.memory_before - r->memories);
     }
     attn_tape_rows(tape)->cell_back(&s);
-    attn_tape_rows(tape)->multiply(before, recurrent, back->state_panels.data, NULL,
-                                   s.rows, out, r->width, true);
+    attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
+        .y = before,
+        .x = recurrent,
+        .panels = back->state_panels.data,
+        .rows = s.rows,
+        .inner = out,
+        .columns = r->width,
+        .add = true,
+    });
 }
 
-/* The steps begin to end − 1, and what they give the input. */
+/* to (+)= gradientᵀ · multiplied, of as many rows: what a run gives a weight. */
+static void weight_back(attn_tape *tape, const struct attn_recur *r, float *to, bool add,
+                        const float *gradient, const float *multiplied, size_t rows,
+                        size_t columns)
+{
+    const size_t out = r->gates * r->width;
+    const struct attn_recur_panels panels =
+        attn_recur_pack(tape, multiplied, rows, columns, false);
+    if (panels.data)
+        attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
+            .y = to,
+            .x = gradient,
+            .panels = panels.data,
+            .rows = out,
+            .inner = rows,
+            .columns = columns,
+            .add = add,
+            .turned = out,
+        });
+    attn_recur_unpack(tape, panels);
+}
+
+/* The states before the rows of a run lie step by step: in one piece, or put into one. */
+static void state_weight_back(attn_tape *tape, const struct attn_recur *r,
+                              const struct ways_back *back, size_t begin, size_t end)
+{
+    const size_t w = r->width, first = r->first[begin], rows = r->first[end] - first;
+    const float *before = attn_recur_step(r, begin, 0).before;
+    float *piece = NULL;
+    if (rows != r->sequences * (end - begin)) {
+        piece = attn_tape_borrow(tape, rows * w);
+        for (size_t step = begin; piece && step < end; step++) {
+            const struct attn_cell_step s = attn_recur_step(r, step, 0);
+            memcpy(piece + (r->first[step] - first) * w, s.before,
+                   s.rows * w * sizeof *piece);
+        }
+        before = piece;
+    }
+    if (before)
+        weight_back(tape, r, back->state_weight,
+                    back->state_weight_adds || end < r->steps,
+                    back->recurrent + first * r->gates * w, before, rows, w);
+    attn_tape_return(tape, piece, rows * w);
+}
+
+/* The steps begin to end − 1, and what they give input and weights. */
 static void run_steps_back(attn_tape *tape, const struct attn_recur *r,
                            const struct ways_back *back, size_t begin, size_t end)
 {
-    const size_t first = r->first[begin], out = r->gates * r->width;
+    const size_t out = r->gates * r->width;
+    const size_t first = r->first[begin], rows = r->first[end] - first;
+    const float *const gates = r->gate + first * out;
     for (size_t step = end; step > begin; step--)
         step_back(tape, r, back, step - 1);
     if (back->input)
-        attn_tape_rows(tape)->multiply(back->input + first * r->in, r->gate + first * out,
-                                       back->in_panels.data, NULL, r->first[end] - first,
-                                       out, r->in, back->input_adds);
+        attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
+            .y = back->input + first * r->in,
+            .x = gates,
+            .panels = back->in_panels.data,
+            .rows = rows,
+            .inner = out,
+            .columns = r->in,
+            .add = back->input_adds,
+        });
+    if (back->in_weight)
+        weight_back(tape, r, back->in_weight, back->in_weight_adds || end < r->steps,
+                    gates, r->input + first * r->in, rows, r->in);
+    if (back->state_weight)
+        state_weight_back(tape, r, back, begin, end);
 }
 
 /* Runs from the last steps to the first. */
@@ -51,42 +121,11 @@ static void all_steps_back(attn_tape *tape, const struct attn_recur *r,
 {
     for (size_t end = r->steps; end > 0;) {
         size_t begin = end - 1;
-        while (begin > 0 && r->first[end] - r->first[begin - 1] <= ATTN_RECUR_ROWS)
+        while (begin > 0 && r->first[end] - r->first[begin - 1] <= RUN_ROWS)
             begin--;
         run_steps_back(tape, r, back, begin, end);
         end = begin;
     }
-}
-
-/* The gradient of weight: of what its product gave, times what it multiplied. */
-static void weight_back(attn_tape *tape, const struct attn_recur *r, attn_tensor *weight,
-                        const float *gradient, const float *multiplied)
-{
-    const int out = (int)weight->extent[0], in = (int)weight->extent[1];
-    bool add;
-    float *const to = attn_tape_gradient(tape, weight, &add);
-    if (to)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, in, (int)r->tokens,
-                    1.0f, gradient, out, multiplied, in, add ? 1.0f : 0.0f, to, in);
-}
-
-static void state_weight_back(attn_tape *tape, const struct attn_recur *r,
-                              const struct ways_back *back)
-{
-    const size_t w = r->width;
-    if (r->tokens == r->sequences * r->steps) {
-        /* No sequence ends before the others: those states lie in one piece. */
-        weight_back(tape, r, r->weights.state, back->recurrent, r->states);
-        return;
-    }
-    float *const before = attn_tape_borrow(tape, r->tokens * w);
-    for (size_t step = 0; before && step < r->steps; step++) {
-        const struct attn_cell_step s = attn_recur_step(r, step, 0);
-        memcpy(before + r->first[step] * w, s.before, s.rows * w * sizeof *before);
-    }
-    if (before)
-        weight_back(tape, r, r->weights.state, back->recurrent, before);
-    attn_tape_return(tape, before, r->tokens * w);
 }
 
 /* For two biases that are added where one is: the sum is taken once. */
@@ -147,34 +186,44 @@ static void take_gradients(const struct attn_recur *r, const struct ways_back *b
         memset(back->memories + first, 0, r->tokens * w * sizeof(float));
 }
 
-static void weights_back(attn_tape *tape, const struct attn_recur *r,
-                         const struct ways_back *back)
+/* Where the gradients of weights go; without a step nobody writes them. */
+static void take_weights(attn_tape *tape, const struct attn_recur *r,
+                         struct ways_back *back)
 {
-    weight_back(tape, r, r->weights.in, r->gate, r->input);
-    state_weight_back(tape, r, back);
-    if (r->weights.has_bias)
-        biases_back(tape, r, back);
+    const size_t out = r->gates * r->width;
+    back->in_weight = attn_tape_gradient(tape, r->weights.in, &back->in_weight_adds);
+    back->state_weight =
+        attn_tape_gradient(tape, r->weights.state, &back->state_weight_adds);
+    if (r->steps > 0)
+        return;
+    if (back->in_weight && !back->in_weight_adds)
+        memset(back->in_weight, 0, out * r->in * sizeof(float));
+    if (back->state_weight && !back->state_weight_adds)
+        memset(back->state_weight, 0, out * r->width * sizeof(float));
 }
 
 void attn_recur_backward(attn_tape *tape, void *arguments)
 {
     const struct attn_recur *const r = arguments;
     const size_t states = (r->sequences + r->tokens) * r->width;
-    const size_t gates = r->tokens * r->gates * r->width, inputs = r->tokens * r->in;
+    const size_t out = r->gates * r->width;
+    const size_t gates = r->tokens * out, inputs = r->tokens * r->in;
     const bool is_gru = r->cell == ATTN_CELL_GRU;
     bool add;
     float *const x = attn_tape_gradient(tape, r->x, &add);
     const bool turns = x && !r->keeps_order; /* x's rows come in another order */
-    const struct ways_back back = {
+    struct ways_back back = {
         .states = attn_tape_borrow(tape, states),
         .memories = r->memories ? attn_tape_borrow(tape, states) : NULL,
         .recurrent = is_gru ? attn_tape_borrow(tape, gates) : r->gate,
         .input = turns ? attn_tape_borrow(tape, inputs) : x,
         .input_adds = add && !turns,
-        .in_panels = x ? attn_recur_pack(tape, r->weights.in, false)
-                       : (struct attn_recur_panels){NULL, 0},
-        .state_panels = attn_recur_pack(tape, r->weights.state, false),
+        .state_panels =
+            attn_recur_pack(tape, r->weights.state->data, out, r->width, false),
     };
+    if (x)
+        back.in_panels = attn_recur_pack(tape, r->weights.in->data, out, r->in, false);
+    take_weights(tape, r, &back);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     take_gradients(r, &back);
@@ -185,7 +234,8 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
         attn_recur_give_rows(tape, x, back.input, r->token, r->tokens, r->in, r->in, add);
         attn_tape_return(tape, back.input, inputs);
     }
-    weights_back(tape, r, &back);
+    if (r->weights.has_bias)
+        biases_back(tape, r, &back);
     before_back(tape, r, r->state, back.states);
     before_back(tape, r, r->memory, back.memories);
     attn_tape_return(tape, back.states, states);

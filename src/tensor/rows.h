@@ -56,6 +56,17 @@ struct attn_cell_step {
 /* What the columns of a packed matrix are rounded up to. */
 enum { ATTN_PANEL_COLUMNS = 32 };
 
+/* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix, with one step of
+ * `inner` at least.  A row's bits depend on no other row. */
+struct attn_panel_product {
+    float *y;
+    const float *x, *panels; /* panels: the packed matrix */
+    const float *bias;       /* [columns], or NULL for 0 */
+    size_t rows, inner, columns;
+    bool add;
+    size_t turned; /* not 0: x lies as [inner][turned], and rows are its first columns */
+};
+
 struct attn_rows {
     const char *isa;
 
@@ -123,10 +134,7 @@ struct attn_rows {
      * multiply: inner·columns floats, columns rounded up to ATTN_PANEL_COLUMNS. */
     void (*pack)(float *panels, const float *matrix, size_t inner, size_t columns,
                  bool turned);
-    /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix, from 1 step
-     * of `inner` on.  bias NULL for 0.  A row's bits depend on no other row. */
-    void (*multiply)(float *y, const float *x, const float *panels, const float *bias,
-                     size_t rows, size_t inner, size_t columns, bool add);
+    void (*multiply)(const struct attn_panel_product *product);
 
     /* The losses of one row of logits against the target, and the logits overwritten with
      * scale times the gradient of the smoothed one. */

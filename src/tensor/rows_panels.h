@@ -93,27 +93,36 @@ struct panel_tile {
     float *y;
     const float *start; /* what sums begin with */
     const float *x, *panel;
-    size_t y_stride, start_stride, inner;
+    size_t y_stride, start_stride, x_stride, step_stride, inner;
 };
 
 /* rows is a constant at every call. */
 INLINE void multiply_tile(const struct panel_tile *t, const size_t rows)
 {
-    const size_t inner = t->inner;
+    const size_t stride = t->x_stride, step_stride = t->step_stride;
     const float *x[(PANEL_ROWS + 3) / 4]; /* every fourth row: few registers */
     const float *panel = t->panel;
     vf sum[PANEL_ROWS][PANEL_VECTORS];
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r += 4)
-        x[r / 4] = t->x + r * inner;
+        x[r / 4] = t->x + r * stride;
 #pragma GCC unroll 12
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (size_t v = 0; v < PANEL_VECTORS; v++)
             sum[r][v] = vf_load(t->start + r * t->start_stride + v * VF_LANES);
 
+    /* The next tile's, which may lie in no near cache. */
+    const float *next = t->y + rows * t->y_stride;
+#pragma GCC unroll 12
+    for (size_t r = 0; r < rows; r++) {
+        __builtin_prefetch(next, 1);
+        __builtin_prefetch(next + VF_LANES, 1);
+        next += t->y_stride;
+    }
+
     /* Steps are never none: see kernel/product.h on the form of this loop. */
-    size_t steps = inner;
+    size_t steps = t->inner;
     do {
         vf right[PANEL_VECTORS];
 #pragma GCC unroll 2
@@ -121,14 +130,14 @@ INLINE void multiply_tile(const struct panel_tile *t, const size_t rows)
             right[v] = vf_load(panel + v * VF_LANES);
 #pragma GCC unroll 12
         for (size_t r = 0; r < rows; r++) {
-            const vf left = vf_set1(x[r / 4][r % 4 * inner]);
+            const vf left = vf_set1(x[r / 4][r % 4 * stride]);
 #pragma GCC unroll 2
             for (size_t v = 0; v < PANEL_VECTORS; v++)
                 sum[r][v] = vf_fma(left, right[v], sum[r][v]);
         }
 #pragma GCC unroll 4
         for (size_t r = 0; r < rows; r += 4)
-            x[r / 4]++;
+            x[r / 4] += step_stride;
         panel += PANEL;
     } while (--steps);
 
@@ -216,28 +225,29 @@ static void multiply_panel(struct panel_tile *t, size_t rows, size_t count)
                 multiply_narrow(t, taken, count, tiles[n].run);
             t->y += taken * t->y_stride;
             t->start += taken * t->start_stride;
-            t->x += taken * t->inner;
+            t->x += taken * t->x_stride;
         }
 }
 
-static void multiply(float *y, const float *x, const float *panels, const float *bias,
-                     size_t rows, size_t inner, size_t columns, bool add)
+static void multiply(const struct attn_panel_product *p)
 {
     static const float zeros[PANEL];
-    for (size_t column = 0; column < columns; column += PANEL) {
-        const size_t left = columns - column;
+    for (size_t column = 0; column < p->columns; column += PANEL) {
+        const size_t left = p->columns - column;
         struct panel_tile tile = {
-            .y = y + column,
-            .start = add    ? y + column
-                     : bias ? bias + column
-                            : zeros,
-            .x = x,
-            .panel = panels + column * inner,
-            .y_stride = columns,
-            .start_stride = add ? columns : 0,
-            .inner = inner,
+            .y = p->y + column,
+            .start = p->add    ? p->y + column
+                     : p->bias ? p->bias + column
+                               : zeros,
+            .x = p->x,
+            .panel = p->panels + column * p->inner,
+            .y_stride = p->columns,
+            .start_stride = p->add ? p->columns : 0,
+            .x_stride = p->turned ? 1 : p->inner,
+            .step_stride = p->turned ? p->turned : 1,
+            .inner = p->inner,
         };
-        multiply_panel(&tile, rows, left < PANEL ? left : PANEL);
+        multiply_panel(&tile, p->rows, left < PANEL ? left : PANEL);
     }
 }
 

@@ -4,15 +4,18 @@
 #include <math.h>
 #include <string.h>
 
-enum { ROWS = 29, INNER = 37, COLUMNS = 70, PADDED = 96 };
+enum { ROWS = 29, INNER = 37, COLUMNS = 70, PADDED = 96, TURNED = 31 };
 
 struct numbers {
-    float x[ROWS * INNER], matrix[INNER * COLUMNS], bias[COLUMNS], begin[ROWS * COLUMNS];
+    float x[ROWS * INNER], turned[INNER * TURNED], matrix[INNER * COLUMNS], bias[COLUMNS],
+        begin[ROWS * COLUMNS];
 };
 
 static void fill(struct numbers *n)
 {
     test_fill(n->x, ROWS * INNER, 1);
+    for (size_t i = 0; i < ROWS * INNER; i++)
+        n->turned[i % INNER * TURNED + i / INNER] = n->x[i];
     test_fill(n->matrix, INNER * COLUMNS, 2);
     test_fill(n->bias, COLUMNS, 3);
     test_fill(n->begin, ROWS * COLUMNS, 4);
@@ -48,8 +51,14 @@ static void check(const struct attn_rows *loops, const struct numbers *n,
     for (int way = 0; way < 3; way++) { /* plain, with a bias, added */
         memcpy(y, n->begin, count * sizeof *y);
         y[count] = 7.0f;
-        loops->multiply(y, n->x, panels, way == 1 ? n->bias : NULL, s->rows, s->inner,
-                        s->columns, way == 2);
+        loops->multiply(&(struct attn_panel_product){.y = y,
+                                                     .x = n->x,
+                                                     .panels = panels,
+                                                     .bias = way == 1 ? n->bias : NULL,
+                                                     .rows = s->rows,
+                                                     .inner = s->inner,
+                                                     .columns = s->columns,
+                                                     .add = way == 2});
         assert_true(y[count] == 7.0f);
         for (size_t i = 0; i < count; i++) {
             const size_t row = i / s->columns, column = i % s->columns;
@@ -75,6 +84,43 @@ static void a_packed_matrix_multiplies_like_the_matrix(void **state)
     }
 }
 
+/* The last rows of x, with the bias. */
+static void multiply_last(const struct attn_rows *loops, const struct numbers *n,
+                          const float *panels, size_t rows, float *y)
+{
+    const struct attn_panel_product product = {.y = y,
+                                               .x = n->x + (ROWS - rows) * INNER,
+                                               .panels = panels,
+                                               .bias = n->bias,
+                                               .rows = rows,
+                                               .inner = INNER,
+                                               .columns = COLUMNS};
+    loops->multiply(&product);
+}
+
+static void rows_that_lie_as_columns_give_the_same_bits(void **state)
+{
+    (void)state;
+    static struct numbers n;
+    fill(&n);
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        float panels[INNER * PADDED], lying[ROWS * COLUMNS], standing[ROWS * COLUMNS];
+        loops->pack(panels, n.matrix, INNER, COLUMNS, false);
+        multiply_last(loops, &n, panels, ROWS, lying);
+        loops->multiply(&(struct attn_panel_product){.y = standing,
+                                                     .x = n.turned,
+                                                     .panels = panels,
+                                                     .bias = n.bias,
+                                                     .rows = ROWS,
+                                                     .inner = INNER,
+                                                     .columns = COLUMNS,
+                                                     .turned = TURNED});
+        assert_memory_equal(standing, lying, sizeof lying);
+    }
+}
+
 static void a_row_has_the_same_bits_among_any_others(void **state)
 {
     (void)state;
@@ -85,11 +131,10 @@ static void a_row_has_the_same_bits_among_any_others(void **state)
         const struct attn_rows *const loops = attn_tape_rows(tape);
         float panels[INNER * PADDED], all[ROWS * COLUMNS], some[ROWS * COLUMNS];
         loops->pack(panels, n.matrix, INNER, COLUMNS, true);
-        loops->multiply(all, n.x, panels, n.bias, ROWS, INNER, COLUMNS, false);
+        multiply_last(loops, &n, panels, ROWS, all);
         for (size_t rows = 1; rows <= ROWS; rows++) {
             const size_t first = ROWS - rows;
-            loops->multiply(some, n.x + first * INNER, panels, n.bias, rows, INNER,
-                            COLUMNS, false);
+            multiply_last(loops, &n, panels, rows, some);
             assert_memory_equal(some, all + first * COLUMNS,
                                 rows * COLUMNS * sizeof *some);
         }
@@ -107,7 +152,7 @@ static void a_value_that_is_not_finite_stays_in_its_row(void **state)
         const struct attn_rows *const loops = attn_tape_rows(tape);
         float panels[INNER * PADDED], y[ROWS * COLUMNS];
         loops->pack(panels, n.matrix, INNER, COLUMNS, true);
-        loops->multiply(y, n.x, panels, NULL, ROWS, INNER, COLUMNS, false);
+        multiply_last(loops, &n, panels, ROWS, y);
         for (size_t i = 0; i < ROWS * COLUMNS; i++)
             assert_int_equal(isnan(y[i]) != 0, i / COLUMNS == 3);
     }
@@ -117,6 +162,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packed_matrix_multiplies_like_the_matrix),
+        cmocka_unit_test(rows_that_lie_as_columns_give_the_same_bits),
         cmocka_unit_test(a_row_has_the_same_bits_among_any_others),
         cmocka_unit_test(a_value_that_is_not_finite_stays_in_its_row),
     };

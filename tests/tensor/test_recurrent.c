@@ -261,6 +261,85 @@ static void cells_have_the_gradients_of_differences(void **state)
     }
 }
 
+/* More tokens than are multiplied at once: sequences of 1 to MANY tokens. */
+enum { MANY = 40, MANY_TOKENS = MANY * (MANY + 1) / 2 };
+
+struct many {
+    struct numbers n;
+    float x[MANY_TOKENS * IN], weights[MANY_TOKENS * WIDTH];
+    float y[MANY_TOKENS * WIDTH], dx[MANY_TOKENS * IN];
+    float in_weight[GATES * WIDTH * IN], weight[GATES * WIDTH * WIDTH];
+    float in_bias[GATES * WIDTH], bias[GATES * WIDTH];
+};
+
+/* The sequences with these starts, the first of which begins with that token. */
+static void run_many(attn_tape *tape, struct many *m, const struct setting *s,
+                     int64_t sequences, const int64_t *some_starts, int64_t first)
+{
+    const int64_t out = attn_cell_gates(s->cell) * WIDTH, tokens = some_starts[sequences];
+    const int64_t x_shape[] = {tokens, IN}, in_shape[] = {out, IN},
+                  shape[] = {out, WIDTH};
+    attn_tape_begin(tape, true, 0);
+    const attn_cell_weights weights = {
+        .in = attn_tape_leaf(tape, m->n.in_weight, m->in_weight, 2, in_shape),
+        .state = attn_tape_leaf(tape, m->n.weight, m->weight, 2, shape),
+        .in_bias = attn_tape_leaf(tape, m->n.in_bias, m->in_bias, 1, &out),
+        .state_bias = attn_tape_leaf(tape, m->n.bias, m->bias, 1, &out),
+        .has_bias = true,
+    };
+    const attn_recurrence recurrence = {.cell = s->cell,
+                                        .backwards = s->backwards,
+                                        .sequences = sequences,
+                                        .starts = some_starts};
+    attn_tensor *const y = attn_recur(
+        tape, attn_tape_leaf(tape, m->x + first * IN, m->dx + first * IN, 2, x_shape),
+        &weights, &recurrence);
+    assert_non_null(y);
+    memcpy(m->y + first * WIDTH, y->data, (size_t)(tokens * WIDTH) * sizeof *m->y);
+    attn_tensor *const loss = test_weigh_by(tape, y, m->weights + first * WIDTH);
+    assert_int_equal(attn_tape_backward(tape, loss, 1.0f), ATTN_OK);
+}
+
+static void assert_all_close(const float *got, const float *expected, size_t count,
+                             const char *what)
+{
+    for (size_t i = 0; i < count; i++)
+        test_close((double)got[i], (double)expected[i], 2e-5, what, i);
+}
+
+static void many_sequences_give_what_each_gives_alone(void **state)
+{
+    (void)state;
+    static struct many together, alone;
+    int64_t all[MANY + 1] = {0};
+    for (int64_t i = 0; i < MANY; i++) /* neither rising nor falling */
+        all[i + 1] = all[i] + 1 + i * 7 % MANY;
+    EACH_TAPE(tape)
+    {
+        for (size_t c = 0; c < SETTINGS; c++) {
+            memset(&together, 0, sizeof together);
+            fill(&together.n);
+            test_fill(together.x, MANY_TOKENS * IN, 21);
+            test_fill(together.weights, MANY_TOKENS * WIDTH, 22);
+            for (size_t i = 0; i < GATES * WIDTH * WIDTH; i++)
+                together.n.weight[i] *= 0.4f; /* else a relu grows without end */
+            alone = together;
+            run_many(tape, &together, &settings[c], MANY, all, 0);
+            for (int i = 0; i < MANY; i++)
+                run_many(tape, &alone, &settings[c], 1,
+                         (const int64_t[]){0, all[i + 1] - all[i]}, all[i]);
+            assert_memory_equal(together.y, alone.y, sizeof alone.y);
+            assert_all_close(together.dx, alone.dx, MANY_TOKENS * IN, "input");
+            assert_all_close(together.in_weight, alone.in_weight, GATES * WIDTH * IN,
+                             "input weight");
+            assert_all_close(together.weight, alone.weight, GATES * WIDTH * WIDTH,
+                             "state weight");
+            assert_all_close(together.in_bias, alone.in_bias, GATES * WIDTH, "bias");
+            assert_all_close(together.bias, alone.bias, GATES * WIDTH, "bias");
+        }
+    }
+}
+
 static attn_tensor *build_columns(attn_tape *tape, attn_tensor *const *leaves, void *user)
 {
     (void)user;
@@ -521,6 +600,7 @@ int main(void)
         cmocka_unit_test(every_cell_computes_what_it_is_named_after),
         cmocka_unit_test(a_sequence_alone_has_the_bits_it_has_in_a_batch),
         cmocka_unit_test(cells_have_the_gradients_of_differences),
+        cmocka_unit_test(many_sequences_give_what_each_gives_alone),
         cmocka_unit_test(columns_have_the_gradients_of_differences),
         cmocka_unit_test(layers_stack_and_run_both_ways),
         cmocka_unit_test(layers_have_the_gradients_of_differences),
