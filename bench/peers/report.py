@@ -81,12 +81,14 @@ def reason_for(row, reasons):
 
 
 def missed(rows, reasons):
-    """The goals that are not reached, those with one reason together."""
+    """The goals that are not reached, and musts where no goal is stated, those with one
+    reason together."""
     by_reason = {}
     for row in rows:
-        if row["goal"] and not holds(row, "goal"):
+        bound = "goal" if row["goal"] else "must"
+        if row[bound] and not holds(row, bound):
             words = f"{row['op']} {row['case']}, {row['dtype']}, L {row['Lk']}, D {row['D']}, " \
-                f"{row['threads']}T: {row['reached']:.3f} for {row['goal']:.2f}"
+                f"{row['threads']}T: {row['reached']:.3f} for {row[bound]:.2f}"
             by_reason.setdefault(reason_for(row, reasons), []).append(words)
     return "\n".join(f"* {'; '.join(cases)}.\n  {reason}" for reason, cases in by_reason.items())
 
