@@ -17,7 +17,7 @@ class Ours:
     def __init__(self, root, library, pool):
         self.library = attn.Library(root, library)
         self.pool_library = ctypes.CDLL(str(pool)) if pool else None
-        self.contexts = {}
+        self.contexts, self.pools = {}, {}
 
     def context(self, threads, isa=None):
         if (threads, isa) not in self.contexts:
@@ -37,8 +37,14 @@ class Ours:
             return None
         create = self.pool_library.pthreadpool_create
         create.restype, create.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+        if threads not in self.pools:
+            self.pools[threads] = ctypes.c_void_p(create(threads))
         run = ctypes.cast(self.pool_library.run_on_pool, ctypes.c_void_p)
-        return run.value, create(threads)
+        return run.value, self.pools[threads]
+
+    def rest(self, threads):
+        if threads > 1:
+            self.pool_library.rest_pool(self.pools[threads])
 
     def contenders(self, case, inputs, isa=None):
         context = self.context(case.threads, isa)
@@ -59,7 +65,7 @@ class Ours:
             calls[0]()
             run = backward if gradients == "backward" else in_row(calls[0], backward)
         yield Contender(self.name, run, lambda: [widened(x) for x in left],
-                        variant=context.isa)
+                        variant=context.isa, rest=lambda: self.rest(case.threads))
 
 
 def in_turn(calls):
