@@ -3,6 +3,9 @@
 import time
 from dataclasses import dataclass, field
 
+# Of results, by the type of the tensors.
+TOLERANCE = {"fp32": 1e-4, "fp16": 4e-3, "bf16": 3e-2}
+
 
 @dataclass
 class Contender:
@@ -14,7 +17,7 @@ class Contender:
     run: object
     results: object
     variant: str = ""
-    tolerance: float = 1e-4
+    tolerance: float = TOLERANCE["fp32"]
     rest: object = None       # stops threads that would wait for work by spinning
     best: float = field(default=float("inf"))
 

@@ -6,7 +6,7 @@ import numpy
 
 import attn
 from cases import widened
-from measure import Contender
+from measure import TOLERANCE, Contender
 
 
 class Ours:
@@ -65,7 +65,8 @@ class Ours:
             calls[0]()
             run = backward if gradients == "backward" else in_row(calls[0], backward)
         yield Contender(self.name, run, lambda: [widened(x) for x in left],
-                        variant=context.isa, rest=lambda: self.rest(case.threads))
+                        context.isa, TOLERANCE[case.dtype],
+                        rest=lambda: self.rest(case.threads))
 
 
 def in_turn(calls):

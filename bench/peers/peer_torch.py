@@ -6,10 +6,8 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-from measure import Contender
+from measure import TOLERANCE, Contender
 from ours import in_turn
-
-TOLERANCE = {"fp32": 1e-4, "fp16": 4e-3, "bf16": 3e-2}
 
 
 def tensor(x):

@@ -429,8 +429,8 @@ def write(results, root):
     text = [
         "# Benchmarks", "",
         "How near libattn comes to this machine's limit, and how it stands beside others. Every "
-        "figure was measured and written here by one command, `python3 bench/peers/run.py`; "
-        "none is typed by hand. Run it on your own machine: "
+        "figure was measured and written here by `python3 bench/peers/run.py`, none is typed by "
+        "hand. Run it on your own machine: "
         "[bench/peers](../bench/peers/README.md).", "",
         *machine_section(results), *asked(results, reasons), *against_peers(results, parts),
         *(recurrent_section(recurrent) if recurrent else []),

@@ -221,6 +221,15 @@ def main():
         report.write(results, ROOT)
 
 
+def told(arguments, results):
+    """The command, after those that measured other parts."""
+    own = "python3 bench/peers/run.py" + " --full" * arguments.full
+    if not arguments.only:
+        return own
+    before = [results["command"]] if "command" in results else []
+    return ", then ".join([*before, f"{own} --only {arguments.only}"])
+
+
 def run_all(arguments, wanted, results, kept):
     import machine
     from ours import Ours
@@ -232,7 +241,7 @@ def run_all(arguments, wanted, results, kept):
         versions={"libattn": version(), "Python": sys.version.split()[0],
                   **{peer.name: peer.version for peer in peers}},
         missing=missing, ggml_isa=next((p.isa for p in peers if p.name == "ggml"), None),
-        command="python3 bench/peers/run.py" + " --full" * arguments.full)
+        command=told(arguments, results))
     for part in wanted or parts():
         say(f"{part}, after {(time.time() - START) / 60:.1f} minutes")
         if part == "bench":
