@@ -18,7 +18,9 @@ INTRODUCTION = {
     "backward pass.",
     "decode": "One query for 32 heads over 8,192 cached keys of 8 heads, D = 128; sets of "
     "keys and values that fill 256 MiB take turns, so that no cache helps. PyTorch is taken "
-    "at its best of `enable_gqa` and of the group folded into the queries.",
+    "at its best of `enable_gqa` and of the group folded into the queries. The rate of reading "
+    "memory in the picture is `attn bench`'s, some minutes before: where a host is shared, that "
+    "of several cores changes from minute to minute, and a bar may pass it.",
     "16-bit": "Forward with query, key, value and output stored in 16 bits, H = 8.",
     "short": "64 short sequences of 4 heads, as in training a translator.",
     "additive": "Additive attention (Bahdanau et al. 2014), which PyTorch can only write as "
