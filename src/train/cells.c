@@ -102,12 +102,7 @@ attn_status attn_cells_forward(attn_cells *cells, const float *x, attn_error *er
 static void add_gradients(void *argument, size_t first, size_t count)
 {
     const attn_cells *const cells = argument;
-    float *const sum = cells->shards.gradients[0] + first;
-    for (size_t shard = 1; shard < ATTN_CELLS_SHARDS; shard++) {
-        const float *const part = cells->shards.gradients[shard] + first;
-        for (size_t i = 0; i < count; i++)
-            sum[i] += part[i];
-    }
+    attn_gradients_sum(cells->shards.gradients, ATTN_CELLS_SHARDS, first, count);
 }
 
 attn_status attn_cells_train(attn_cells *cells, const float *x, const float *dy,

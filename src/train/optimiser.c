@@ -127,13 +127,21 @@ static double sum_of_squares(const float *x, size_t count)
     return sum;
 }
 
+float *attn_gradients_sum(float *const *gradients, size_t shards, size_t first,
+                          size_t count)
+{
+    float *const sum = gradients[0] + first;
+    for (size_t shard = 1; shard < shards; shard++)
+        add(sum, gradients[shard] + first, count);
+    return sum;
+}
+
 static void reduce_chunk(void *argument, size_t index)
 {
     const struct reduction *const reduction = argument;
     const struct attn_optimiser_chunk *const chunk = &reduction->optimiser->chunks[index];
-    float *const sum = reduction->gradients[0] + chunk->offset;
-    for (size_t shard = 1; shard < reduction->shards; shard++)
-        add(sum, reduction->gradients[shard] + chunk->offset, chunk->count);
+    const float *const sum = attn_gradients_sum(reduction->gradients, reduction->shards,
+                                                chunk->offset, chunk->count);
     reduction->optimiser->squares[index] = sum_of_squares(sum, chunk->count);
 }
 

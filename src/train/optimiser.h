@@ -42,6 +42,11 @@ void attn_optimiser_free(attn_optimiser *optimiser);
 /** Memory for an array of parameters, aligned to 64 bytes and zero; free() it. */
 float *attn_floats_allocate(size_t floats);
 
+/** Sums count of the shards' gradients from first on, in the shards' order, into
+ * gradients[0]; returns where. */
+float *attn_gradients_sum(float *const *gradients, size_t shards, size_t first,
+                          size_t count);
+
 /**
  * Sums the shards' gradients, in their order, into gradients[0].
  * @param pool  NULL runs on the caller's thread.
