@@ -273,10 +273,11 @@ static attn_status start_texts(const attn_task *task, attn_error *error)
     return attn_folder_tokenizer_save(state->tokenizer, task->options->out, error);
 }
 
-/* Folders of what is not learnt from the data; "" for what is, and where a training goes
- * on: its checkpoint has gone beyond them. */
+/* Of a tokenizer that is not learnt from the data; the folder is "" where it is, and
+ * where a training goes on: its checkpoint has gone beyond it. */
 struct origin {
-    char weights[ATTN_PATH_BYTES], tokenizer[ATTN_PATH_BYTES];
+    char folder[ATTN_PATH_BYTES];
+    bool gives_weights; /* of an encoder, too */
     int64_t vocabulary; /* that the tokenizer must have; −1: any */
 };
 
@@ -284,14 +285,11 @@ static attn_status find_origin(struct origin *origin, const attn_task *task,
                                attn_error *error)
 {
     const attn_reader_settings *const settings = task->recipe->settings;
-    const char *const recipe = task->recipe->path;
-    if (*settings->tokenizer)
-        return attn_recipe_find(recipe, settings->tokenizer, origin->tokenizer, error);
-    if (!*settings->start)
-        return ATTN_OK;
-    origin->vocabulary = settings->model.vocabulary;
-    ATTN_TRY(attn_recipe_find(recipe, settings->start, origin->weights, error));
-    return attn_path_join(origin->tokenizer, "", origin->weights, error);
+    const bool starts = origin->gives_weights = *settings->start;
+    const char *const from = starts ? settings->start : settings->tokenizer;
+    origin->vocabulary = starts ? settings->model.vocabulary : -1;
+    return *from ? attn_recipe_find(task->recipe->path, from, origin->folder, error)
+                 : ATTN_OK;
 }
 
 /* A tagger's tokenizer learns from words as attn_word_encode gives them: after a space.
@@ -331,8 +329,8 @@ static attn_status learn(const attn_task *task, const attn_labelled *labelled,
                          const struct origin *origin, bool goes_on, attn_error *error)
 {
     attn_reader_state *const state = task->state;
-    if (*origin->tokenizer)
-        ATTN_TRY(attn_take_tokenizer(&state->tokenizer, task, origin->tokenizer,
+    if (*origin->folder)
+        ATTN_TRY(attn_take_tokenizer(&state->tokenizer, task, origin->folder,
                                      origin->vocabulary, error));
     else
         ATTN_TRY(learn_pieces(task, labelled, goes_on, error));
@@ -352,10 +350,10 @@ static attn_status make_model(attn_task *task, const attn_label_set *labels, boo
     ATTN_TRY(
         attn_reader_create(&state->reader, &config, (uint64_t)task->recipe->seed, error));
     task->parameters = attn_reader_parameters(state->reader);
-    if (*origin->weights) {
-        ATTN_TRY(attn_reader_start(state->reader, origin->weights, error));
+    if (origin->gives_weights) {
+        ATTN_TRY(attn_reader_start(state->reader, origin->folder, error));
         attn_progress_say(task->progress, "starts from the encoder of %s",
-                          origin->weights);
+                          origin->folder);
     }
     return attn_reader_name_labels(state->reader, labels->names, error);
 }
@@ -376,7 +374,7 @@ static attn_status prepare(attn_task *task, bool tags, bool goes_on, attn_error 
 {
     attn_reader_state *const state = calloc(1, sizeof *state);
     const char *const path = task->options->train;
-    struct origin origin = {.vocabulary = -1};
+    struct origin origin = {0};
     attn_labelled labelled;
     attn_label_set labels = {0};
     task->state = state;
