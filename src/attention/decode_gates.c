@@ -1,5 +1,6 @@
 /* Sums the logarithms of forget gates over one split. */
 #include "attention/decode_gates.h"
+#include "attention/decode_pieces.h"
 #include "attention/forget.h"
 #include <string.h>
 
@@ -54,9 +55,8 @@ static struct attn_matrix gates_of(const struct attn_decoder *decoder, int64_t n
  * attended to, as a short row of each head is no stream to the processor. */
 static void fetch(const struct attn_matrix *gates)
 {
-    const size_t bytes = gates->size * attn_type_bytes(gates->type);
-    for (size_t n = 0; gates->element_stride == 1 && n < bytes; n += 64)
-        __builtin_prefetch((const char *)gates->x + n, 0, 2);
+    if (gates->element_stride == 1)
+        attn_decode_call_lines(gates->x, gates->size * attn_type_bytes(gates->type));
 }
 
 void attn_decode_sum_gates(struct attn_decoder *decoder, struct attn_key_range keys)

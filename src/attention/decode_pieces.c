@@ -115,7 +115,7 @@ void attn_decode_point(struct attn_decode_block *block,
     block->next_keys = (size_t)(next->end - next->first);
 }
 
-static void call_lines(const void *from, size_t bytes)
+void attn_decode_call_lines(const void *from, size_t bytes)
 {
     for (size_t n = 0; n < bytes; n += 64)
         __builtin_prefetch((const char *)from + n, 0, 2);
@@ -128,9 +128,11 @@ void attn_decode_call_bytes(const struct attn_decoder *decoder,
     const size_t D = decoder->panel.D, Dv = decoder->panel.Dv;
     if (keys == 0)
         return;
-    call_lines((const char *)piece->rows.key + attn_byte_of_key(D, row, 0), keys * D);
-    call_lines(piece->rows.key_scale, keys * sizeof *piece->rows.key_scale);
-    call_lines(piece->rows.value_scale, keys * sizeof *piece->rows.value_scale);
-    call_lines((const char *)piece->rows.value + attn_byte_of_value(Dv, row, 0),
-               keys * Dv);
+    attn_decode_call_lines((const char *)piece->rows.key + attn_byte_of_key(D, row, 0),
+                           keys * D);
+    attn_decode_call_lines(piece->rows.key_scale, keys * sizeof *piece->rows.key_scale);
+    attn_decode_call_lines(piece->rows.value_scale,
+                           keys * sizeof *piece->rows.value_scale);
+    attn_decode_call_lines(
+        (const char *)piece->rows.value + attn_byte_of_value(Dv, row, 0), keys * Dv);
 }
