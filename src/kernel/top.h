@@ -1,9 +1,9 @@
-/* The largest scores of each lane, kept sorted.  Of a block, those keys are listed first
- * whose score exceeds the last one kept in some lane, at a comparison a key; then they
- * are inserted, up to 8 in registers and in all lanes at once, more lane by lane.  Scores
- * in any order are inserted about top · ln(keys / top) times a lane, rising ones always.
- * Keys come in rising order and an equal score does not displace, so a tie leaves the
- * lower key first. */
+/* The largest scores of each lane, kept sorted.  While a block's scores become weights,
+ * those keys are listed whose score exceeds the last one kept in some lane: a comparison
+ * beside an exponential.  Then they are inserted, up to 8 in registers and in all lanes
+ * at once, more lane by lane.  Scores in any order are inserted about top · ln(keys /
+ * top) times a lane, rising ones always.  Keys come in rising order and an equal score
+ * does not displace, so a tie leaves the lower key first. */
 #ifndef ATTN_KERNEL_TOP_H
 #define ATTN_KERNEL_TOP_H
 
@@ -13,13 +13,34 @@
 
 enum { TOP_IN_REGISTERS = 8 };
 
-/* One vector's share of the panel, and its column of scores. */
+/* One vector's share of the panel. */
 struct top_column {
     struct attn_panel *panel;
-    size_t top, lane, width, keys;
-    int64_t first_key;   /* of which 32 bits are kept */
-    const float *scores; /* [keys], each width floats after the one before */
+    size_t top, lane, width;
+    int64_t first_key; /* of the block; of which 32 bits are kept */
 };
+
+/* The keys of a block whose score exceeds `least` in some lane. */
+struct top_list {
+    vf least;
+    size_t count;
+    uint8_t key[ATTN_BLOCK_KEYS];
+    vf score[ATTN_BLOCK_KEYS];
+};
+
+/* Without a branch, since none could be foreseen.  Returns the new count. */
+INLINE size_t top_note(struct top_list *list, size_t count, size_t key, vf score)
+{
+    list->key[count] = (uint8_t)key;
+    list->score[count] = score;
+    return count + (vf_lanes_greater(score, list->least) != 0);
+}
+
+/* The last score kept of each lane. */
+INLINE float *top_least(const struct top_column *c)
+{
+    return c->panel->top_score + (c->top - 1) * c->width + c->lane;
+}
 
 INLINE int32_t top_key(const struct top_column *c, size_t key)
 {
@@ -77,32 +98,13 @@ INLINE void top_store(const struct top_kept *kept, const struct top_column *c,
     }
 }
 
-/* Lists the keys whose score exceeds the least of its lane in any lane; without a branch,
- * since none could be foreseen.  Returns how many. */
-INLINE size_t top_candidates(uint8_t *candidates, const struct top_column *c)
+INLINE void top_in_registers(const struct top_column *c, const struct top_list *list,
+                             const size_t room)
 {
-    const vf least = vf_load(c->panel->top_score + (c->top - 1) * c->width + c->lane);
-    size_t count = 0;
-    for (size_t key = 0; key < c->keys; key++) {
-        candidates[count] = (uint8_t)key;
-        count += vf_lanes_greater(vf_load(c->scores + key * c->width), least) != 0;
-    }
-    return count;
-}
-
-INLINE void top_in_registers(const struct top_column *c, const size_t room)
-{
-    uint8_t candidates[ATTN_BLOCK_KEYS];
-    const size_t count = top_candidates(candidates, c);
-    if (count == 0)
-        return;
     struct top_kept kept;
     top_load(&kept, c, room);
-    for (size_t i = 0; i < count; i++) {
-        const size_t key = candidates[i];
-        top_insert(&kept, room, vf_load(c->scores + key * c->width),
-                   vi_set1(top_key(c, key)));
-    }
+    for (size_t i = 0; i < list->count; i++)
+        top_insert(&kept, room, list->score[i], vi_set1(top_key(c, list->key[i])));
     top_store(&kept, c, room);
 }
 
@@ -120,27 +122,27 @@ static void top_insert_lane(const struct top_column *c, size_t lane, float score
     keys[place] = key;
 }
 
-static void top_in_memory(const struct top_column *c)
+static void top_in_memory(const struct top_column *c, const struct top_list *list)
 {
-    const float *const least = c->panel->top_score + (c->top - 1) * c->width + c->lane;
-    for (size_t key = 0; key < c->keys; key++) {
-        const float *const score = c->scores + key * c->width;
-        unsigned lanes = vf_lanes_greater(vf_load(score), vf_load(least));
+    for (size_t i = 0; i < list->count; i++) {
+        unsigned lanes = vf_lanes_greater(list->score[i], vf_load(top_least(c)));
         for (; lanes; lanes &= lanes - 1) {
             const size_t lane = (size_t)__builtin_ctz(lanes);
-            top_insert_lane(c, lane, score[lane], top_key(c, key));
+            top_insert_lane(c, lane, list->score[i][lane], top_key(c, list->key[i]));
         }
     }
 }
 
-static void keep_top(const struct top_column *c)
+static void keep_top(const struct top_column *c, const struct top_list *list)
 {
+    if (list->count == 0)
+        return;
     if (c->top <= 4)
-        top_in_registers(c, 4);
+        top_in_registers(c, list, 4);
     else if (c->top <= TOP_IN_REGISTERS)
-        top_in_registers(c, TOP_IN_REGISTERS);
+        top_in_registers(c, list, TOP_IN_REGISTERS);
     else
-        top_in_memory(c);
+        top_in_memory(c, list);
 }
 
 #endif
