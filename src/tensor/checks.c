@@ -1,6 +1,5 @@
 /* Checks of arguments, and the words for what is wrong. */
 #include "tensor/checks.h"
-#include <limits.h>
 #include <stdio.h>
 
 bool attn_tensors_given(attn_tape *tape, const char *operation,
@@ -44,19 +43,6 @@ bool attn_tensor_has_shape(attn_tape *tape, const char *operation,
     print_shape(expected, sizeof expected, rank, extent);
     attn_tape_fail(tape, ATTN_EINVAL, "%s: %s is %s, expected %s", operation, named.name,
                    got, expected);
-    return false;
-}
-
-bool attn_matrix_fits_blas(attn_tape *tape, const char *operation,
-                           attn_named_tensor named)
-{
-    const int64_t *const extent = named.tensor->extent;
-    if (extent[0] <= INT_MAX && extent[1] <= INT_MAX)
-        return true;
-    attn_tape_fail(tape, ATTN_EUNSUPPORTED,
-                   "%s: %s is [%lld][%lld], expected at most %d rows and columns",
-                   operation, named.name, (long long)extent[0], (long long)extent[1],
-                   INT_MAX);
     return false;
 }
 

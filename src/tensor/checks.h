@@ -18,10 +18,6 @@ bool attn_tensors_given(attn_tape *tape, const char *operation,
 bool attn_tensor_has_shape(attn_tape *tape, const char *operation,
                            attn_named_tensor named, int rank, const int64_t *extent);
 
-/* Whether BLAS, whose sizes are int, can take the matrix; else the tape has failed. */
-bool attn_matrix_fits_blas(attn_tape *tape, const char *operation,
-                           attn_named_tensor named);
-
 /* Whether the starts of packed sequences rise from 0 to the number of rows; else the tape
  * has failed. */
 bool attn_starts_fit(attn_tape *tape, const char *operation, const int64_t *starts,

@@ -3,16 +3,15 @@
  *
  *     y = x·Wᵀ + b        dx = dy·W        dW += dyᵀ·x        db += Σ rows of dy
  *
- * In training the products are BLAS's, over runs of rows that are still in the cache when
- * bias and activation are added; in inference they are attn_rows.dot, whose rows have the
- * same bits in any batch. */
+ * In training the products are those of panels.h, an activation's over runs of rows that
+ * are still in the cache when it comes; in inference they are attn_rows.dot, which packs
+ * nothing and so suits few rows. */
 #include "tensor/checks.h"
-#include <cblas.h>
+#include "tensor/panels.h"
 #include <string.h>
 
-/* 256 x 1024 floats are a megabyte, the second-level cache; fewer rows than 256 make the
- * product itself slower. */
-enum { RUN_ROWS = 256 };
+/* Of 1024 floats: three quarters of a megabyte, the second-level cache. */
+enum { RUN_ROWS = 192 };
 
 struct linear {
     attn_tensor *x, *weight, *bias; /* bias may be NULL */
@@ -38,69 +37,98 @@ static bool linear_shapes_fit(attn_tape *tape, const char *operation,
     if (l->bias &&
         !attn_tensor_has_shape(tape, operation, given[2], 1, l->weight->extent))
         return false;
-    return attn_matrix_fits_blas(tape, operation, given[0]) &&
-           attn_matrix_fits_blas(tape, operation, given[1]);
+    return true;
 }
 
-/* y[rows] of run `first`, without what follows. */
-static void product_run(attn_tape *tape, const struct linear *l, float *y, size_t first,
+/* y[rows] of run `first`, without what follows; weight is packed in training. */
+static void product_run(attn_tape *tape, const struct linear *l,
+                        const struct attn_panels *weight, float *y, size_t first,
                         size_t rows)
 {
     const struct attn_rows *const loops = attn_tape_rows(tape);
     const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
     const float *const x = l->x->data + first * in;
     const float *const bias = l->bias ? l->bias->data : NULL;
-    if (!attn_tape_training(tape)) {
+    if (attn_tape_training(tape))
+        loops->multiply(&(struct attn_panel_product){.y = y,
+                                                     .x = x,
+                                                     .panels = weight->data,
+                                                     .bias = bias,
+                                                     .rows = rows,
+                                                     .inner = in,
+                                                     .columns = out});
+    else
         loops->dot(y, x, l->weight->data, bias, rows, in, out);
-        return;
-    }
-    if (bias)
-        loops->fill(y, bias, rows, out);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)out, (int)in,
-                1.0f, x, (int)in, l->weight->data, (int)in, bias ? 1.0f : 0.0f, y,
-                (int)out);
 }
 
 static void linear_forward(attn_tape *tape, const struct linear *l)
 {
-    const size_t n = (size_t)l->x->extent[0], out = (size_t)l->weight->extent[0];
-    const size_t run = out > 1024 && !l->before ? n : RUN_ROWS;
+    const size_t n = (size_t)l->x->extent[0], in = (size_t)l->x->extent[1];
+    const size_t out = (size_t)l->weight->extent[0];
+    const size_t run = l->before ? RUN_ROWS : n;
+    struct attn_panels weight = {0};
+    if (attn_tape_training(tape))
+        weight = attn_panels_pack(tape, l->weight->data, in, out, true);
+    if (attn_tape_status(tape) != ATTN_OK)
+        return;
     for (size_t first = 0; first < n; first += run) {
         const size_t rows = n - first < run ? n - first : run;
         float *const y = l->y->data + first * out;
         float *const before = l->before ? l->before + first * out : y;
-        product_run(tape, l, before, first, rows);
+        product_run(tape, l, &weight, before, first, rows);
         if (l->before)
             attn_tape_rows(tape)->activate(y, before, rows * out, l->activation, &l->drop,
                                            first * out);
     }
+    attn_panels_return(tape, weight);
+}
+
+static void input_back(attn_tape *tape, const struct linear *l, float *dx, bool add)
+{
+    const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
+    const struct attn_panels weight =
+        attn_panels_pack(tape, l->weight->data, out, in, false);
+    if (weight.data)
+        attn_tape_rows(tape)->multiply(
+            &(struct attn_panel_product){.y = dx,
+                                         .x = l->y->gradient,
+                                         .panels = weight.data,
+                                         .rows = (size_t)l->x->extent[0],
+                                         .inner = out,
+                                         .columns = in,
+                                         .add = add});
+    attn_panels_return(tape, weight);
 }
 
 static void linear_backward(attn_tape *tape, void *arguments)
 {
     const struct linear *const l = arguments;
     const struct attn_rows *const loops = attn_tape_rows(tape);
-    const int n = (int)l->x->extent[0];
-    const int in = (int)l->x->extent[1], out = (int)l->weight->extent[0];
+    const size_t n = (size_t)l->x->extent[0];
+    const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
     float *const dy = l->y->gradient;
     if (l->before)
-        loops->activate_backward(dy, dy, l->before, attn_tensor_count(l->y),
-                                 l->activation, &l->drop, false);
+        loops->activate_backward(dy, dy, l->before, n * out, l->activation, &l->drop,
+                                 false);
     bool add;
     float *const db = l->bias ? attn_tape_gradient(tape, l->bias, &add) : NULL;
     if (db) {
         if (!add)
-            memset(db, 0, (size_t)out * sizeof(float));
-        loops->sum(db, dy, (size_t)n, (size_t)out);
+            memset(db, 0, out * sizeof(float));
+        loops->sum(db, dy, n, out);
     }
     float *const dx = attn_tape_gradient(tape, l->x, &add);
     if (dx)
-        cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, n, in, out, 1.0f, dy, out,
-                    l->weight->data, in, add ? 1.0f : 0.0f, dx, in);
+        input_back(tape, l, dx, add);
     float *const dw = attn_tape_gradient(tape, l->weight, &add);
     if (dw)
-        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, out, in, n, 1.0f, dy, out,
-                    l->x->data, in, add ? 1.0f : 0.0f, dw, in);
+        attn_weight_gradient_take(tape, &(struct attn_weight_gradient){.to = dw,
+                                                                       .dy = dy,
+                                                                       .x = l->x->data,
+                                                                       .rows = n,
+                                                                       .out = out,
+                                                                       .in = in,
+                                                                       .add = add});
 }
 
 /* Takes l without y and before. */

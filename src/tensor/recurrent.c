@@ -137,25 +137,9 @@ struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
     return s;
 }
 
-struct attn_recur_panels attn_recur_pack(attn_tape *tape, const float *matrix,
-                                         size_t inner, size_t columns, bool turned)
-{
-    const size_t last = (size_t)ATTN_PANEL_COLUMNS - 1;
-    struct attn_recur_panels panels = {.floats = inner * ((columns + last) & ~last)};
-    panels.data = attn_tape_borrow(tape, panels.floats);
-    if (panels.data)
-        attn_tape_rows(tape)->pack(panels.data, matrix, inner, columns, turned);
-    return panels;
-}
-
-void attn_recur_unpack(attn_tape *tape, struct attn_recur_panels panels)
-{
-    attn_tape_return(tape, panels.data, panels.floats);
-}
-
 /* What forward multiplies with. */
 struct forward {
-    struct attn_recur_panels in, state;
+    struct attn_panels in, state;
     float *bias; /* all that is added to the input's part; NULL for 0 */
     size_t out;
 };
@@ -202,8 +186,8 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
 static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
 {
     struct forward f = {.out = r->gates * r->width};
-    f.in = attn_recur_pack(tape, r->weights.in->data, r->in, f.out, true);
-    f.state = attn_recur_pack(tape, r->weights.state->data, r->width, f.out, true);
+    f.in = attn_panels_pack(tape, r->weights.in->data, r->in, f.out, true);
+    f.state = attn_panels_pack(tape, r->weights.state->data, r->width, f.out, true);
     f.bias = r->weights.has_bias ? attn_tape_borrow(tape, f.out) : NULL;
     if (f.bias && r->cell == ATTN_CELL_GRU)
         memcpy(f.bias, r->weights.in_bias->data, f.out * sizeof *f.bias);
@@ -228,8 +212,8 @@ static void run_forward(attn_tape *tape, const struct attn_recur *r)
         end = run_end(r, begin);
         take_run(tape, r, &f, begin, end);
     }
-    attn_recur_unpack(tape, f.in);
-    attn_recur_unpack(tape, f.state);
+    attn_panels_return(tape, f.in);
+    attn_panels_return(tape, f.state);
     attn_tape_return(tape, f.bias, f.out);
 
     const size_t row = (size_t)r->y->extent[1];

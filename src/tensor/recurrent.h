@@ -2,7 +2,7 @@
 #ifndef ATTN_TENSOR_RECURRENT_H
 #define ATTN_TENSOR_RECURRENT_H
 
-#include "tensor/rows.h"
+#include "tensor/panels.h"
 
 struct attn_recur {
     attn_cell cell;
@@ -37,17 +37,6 @@ void attn_recur_give_rows(attn_tape *tape, float *to, const float *from,
 /* gates_first: the row with which r->gate begins. */
 struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
                                       size_t gates_first);
-
-/* A packed matrix, borrowed. */
-struct attn_recur_panels {
-    float *data;
-    size_t floats;
-};
-
-/* Of a matrix [inner][columns], or turned one that lies as [columns][inner]. */
-struct attn_recur_panels attn_recur_pack(attn_tape *tape, const float *matrix,
-                                         size_t inner, size_t columns, bool turned);
-void attn_recur_unpack(attn_tape *tape, struct attn_recur_panels panels);
 
 /* The gradients of x, weights, biases and what stood before, from y's. */
 void attn_recur_backward(attn_tape *tape, void *arguments);

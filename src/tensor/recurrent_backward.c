@@ -15,7 +15,7 @@ struct ways_back {
     bool input_adds;          /* to what is there */
     float *in_weight, *state_weight; /* like the weights; NULL likewise */
     bool in_weight_adds, state_weight_adds;
-    struct attn_recur_panels in_panels, state_panels;
+    struct attn_panels in_panels, state_panels;
 };
 
 static void step_back(attn_tape *tape, const struct attn_recur *r,
@@ -44,28 +44,6 @@ static void step_back(attn_tape *tape, const struct attn_recur *r,
     });
 }
 
-/* to (+)= gradientᵀ · multiplied, of as many rows: what a run gives a weight. */
-static void weight_back(attn_tape *tape, const struct attn_recur *r, float *to, bool add,
-                        const float *gradient, const float *multiplied, size_t rows,
-                        size_t columns)
-{
-    const size_t out = r->gates * r->width;
-    const struct attn_recur_panels panels =
-        attn_recur_pack(tape, multiplied, rows, columns, false);
-    if (panels.data)
-        attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
-            .y = to,
-            .x = gradient,
-            .panels = panels.data,
-            .rows = out,
-            .inner = rows,
-            .columns = columns,
-            .add = add,
-            .turned = out,
-        });
-    attn_recur_unpack(tape, panels);
-}
-
 /* The states before the rows of a run lie step by step: in one piece, or put into one. */
 static void state_weight_back(attn_tape *tape, const struct attn_recur *r,
                               const struct ways_back *back, size_t begin, size_t end)
@@ -83,9 +61,16 @@ static void state_weight_back(attn_tape *tape, const struct attn_recur *r,
         before = piece;
     }
     if (before)
-        weight_back(tape, r, back->state_weight,
-                    back->state_weight_adds || end < r->steps,
-                    back->recurrent + first * r->gates * w, before, rows, w);
+        attn_weight_gradient_take(tape,
+                                  &(struct attn_weight_gradient){
+                                      .to = back->state_weight,
+                                      .dy = back->recurrent + first * r->gates * w,
+                                      .x = before,
+                                      .rows = rows,
+                                      .out = r->gates * w,
+                                      .in = w,
+                                      .add = back->state_weight_adds || end < r->steps,
+                                  });
     attn_tape_return(tape, piece, rows * w);
 }
 
@@ -109,8 +94,15 @@ static void run_steps_back(attn_tape *tape, const struct attn_recur *r,
             .add = back->input_adds,
         });
     if (back->in_weight)
-        weight_back(tape, r, back->in_weight, back->in_weight_adds || end < r->steps,
-                    gates, r->input + first * r->in, rows, r->in);
+        attn_weight_gradient_take(tape, &(struct attn_weight_gradient){
+                                            .to = back->in_weight,
+                                            .dy = gates,
+                                            .x = r->input + first * r->in,
+                                            .rows = rows,
+                                            .out = out,
+                                            .in = r->in,
+                                            .add = back->in_weight_adds || end < r->steps,
+                                        });
     if (back->state_weight)
         state_weight_back(tape, r, back, begin, end);
 }
@@ -219,17 +211,17 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
         .input = turns ? attn_tape_borrow(tape, inputs) : x,
         .input_adds = add && !turns,
         .state_panels =
-            attn_recur_pack(tape, r->weights.state->data, out, r->width, false),
+            attn_panels_pack(tape, r->weights.state->data, out, r->width, false),
     };
     if (x)
-        back.in_panels = attn_recur_pack(tape, r->weights.in->data, out, r->in, false);
+        back.in_panels = attn_panels_pack(tape, r->weights.in->data, out, r->in, false);
     take_weights(tape, r, &back);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     take_gradients(r, &back);
     all_steps_back(tape, r, &back);
-    attn_recur_unpack(tape, back.state_panels);
-    attn_recur_unpack(tape, back.in_panels);
+    attn_panels_return(tape, back.state_panels);
+    attn_panels_return(tape, back.in_panels);
     if (turns) {
         attn_recur_give_rows(tape, x, back.input, r->token, r->tokens, r->in, r->in, add);
         attn_tape_return(tape, back.input, inputs);

@@ -1,6 +1,6 @@
 /* The loops of the operations, over rows of floats that lie without gaps.  They are
  * written once over src/kernel/simd.h and compiled for each instruction set, like the
- * kernels of attention; products of matrices in training are BLAS's.
+ * kernels of attention.
  *
  * "(+)=" is = or +=, as `add` says.  out may be x where it says in place. */
 #ifndef ATTN_TENSOR_ROWS_H
@@ -53,11 +53,13 @@ struct attn_cell_step {
     float *recurrent_gradient;                       /* GRU: of recurrent */
 };
 
-/* What the columns of a packed matrix are rounded up to. */
-enum { ATTN_PANEL_COLUMNS = 32 };
+enum {
+    ATTN_PANEL_COLUMNS = 32, /* what the columns of a packed matrix are rounded up to */
+    ATTN_PANEL_STEPS = 768   /* whose panels stay in a near cache together */
+};
 
-/* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix, with one step of
- * `inner` at least.  A row's bits depend on no other row. */
+/* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix.  A row's bits
+ * depend on no other row. */
 struct attn_panel_product {
     float *y;
     const float *x, *panels; /* panels: the packed matrix */

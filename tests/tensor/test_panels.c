@@ -26,8 +26,9 @@ struct size {
     size_t rows, inner, columns;
 };
 
-static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},  {3, 5, 32},   {5, 37, 33},
-                                    {12, 16, 64}, {19, 8, 70}, {29, 37, 70}, {0, 3, 4}};
+static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},   {3, 5, 32},
+                                    {5, 37, 33},  {12, 16, 64}, {19, 8, 70},
+                                    {29, 37, 70}, {0, 3, 4},    {3, 0, 5}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double expected(const struct numbers *n, const struct size *s, bool turned,
@@ -121,6 +122,43 @@ static void rows_that_lie_as_columns_give_the_same_bits(void **state)
     }
 }
 
+/* More steps than are taken at once, and more rows. */
+static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
+{
+    (void)state;
+    enum { N = 101, STEPS = ATTN_PANEL_STEPS + 37, WIDTH = 50, PANELS = 64 };
+    static float x[N * STEPS], turned[STEPS * N], matrix[STEPS * WIDTH];
+    static float panels[STEPS * PANELS], y[N * WIDTH], across[N * WIDTH];
+    test_fill(x, N * STEPS, 1);
+    test_fill(matrix, STEPS * WIDTH, 2);
+    for (size_t i = 0; i < N * STEPS; i++)
+        turned[i % STEPS * N + i / STEPS] = x[i];
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        struct attn_panel_product product = {.y = y,
+                                             .x = x,
+                                             .panels = panels,
+                                             .rows = N,
+                                             .inner = STEPS,
+                                             .columns = WIDTH};
+        loops->pack(panels, matrix, STEPS, WIDTH, false);
+        loops->multiply(&product);
+        product.y = across;
+        product.x = turned;
+        product.turned = N;
+        loops->multiply(&product);
+        assert_memory_equal(across, y, sizeof y);
+        for (size_t i = 0; i < N * WIDTH; i++) {
+            double sum = 0.0;
+            for (size_t k = 0; k < STEPS; k++)
+                sum += (double)x[i / WIDTH * STEPS + k] *
+                       (double)matrix[k * WIDTH + i % WIDTH];
+            test_close((double)y[i], sum, (double)STEPS * 0x1p-24, "element", i);
+        }
+    }
+}
+
 static void a_row_has_the_same_bits_among_any_others(void **state)
 {
     (void)state;
@@ -163,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_packed_matrix_multiplies_like_the_matrix),
         cmocka_unit_test(rows_that_lie_as_columns_give_the_same_bits),
+        cmocka_unit_test(a_product_larger_than_a_block_is_the_sum_of_its_steps),
         cmocka_unit_test(a_row_has_the_same_bits_among_any_others),
         cmocka_unit_test(a_value_that_is_not_finite_stays_in_its_row),
     };
