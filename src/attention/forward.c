@@ -15,14 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Which blocks of values are finite, as far as was looked: block n in place n modulo
- * KNOWN_BLOCKS.  Looking once a group took 1 % where keep or bias asks. */
+/* Which of KNOWN_BLOCKS blocks of values are finite, as far as was looked: a bit each.
+ * Looking once a group took 1 % where keep or bias asks. */
 enum { KNOWN_BLOCKS = 64 };
 struct known_values {
     const void *value; /* of the head that is known of; NULL: of none */
-    int64_t Lk;
-    int64_t first_key[KNOWN_BLOCKS]; /* −1: of none */
-    bool are_finite[KNOWN_BLOCKS];
+    int64_t Lk, first_block;
+    uint64_t looked, finite;
 };
 
 /* Scratch of one worker; what the panels point to, scores and `added` follow it in
@@ -33,6 +32,7 @@ struct group {
     struct attn_block block;
     struct attn_walk walk;
     size_t count;
+    bool empty[ATTN_GROUP_PANELS]; /* shown no block yet */
     float *scores;
     struct known_values known;
 
@@ -90,7 +90,8 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
     struct attn_panel *const panel = &group->panels[group->count];
     attn_panel_load(panel, &group->walk, first_query, queries);
     const size_t width = panel->vectors * forward->kernels->lanes;
-    clear(panel->output, panel->Dv * width);
+    if (forward->pairs)
+        clear(panel->output, panel->Dv * width);
     fill(panel->reference, width, -INFINITY);
     clear(panel->sum, width);
     clear(panel->rounded_sum, width);
@@ -100,7 +101,7 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
         begin_statistics(panel, &forward->sweep, width);
         attn_places_clear(&group->places[group->count]);
     }
-    group->count++;
+    group->empty[group->count++] = true;
 }
 
 /* Whether the values of the block from first on are. */
@@ -109,21 +110,20 @@ static bool values_are_finite(struct group *group, int64_t first, int64_t end)
     const struct attn_walk *const walk = &group->walk;
     const attn_input *const value = &walk->problem->tensors->value;
     struct known_values *const known = &group->known;
-    const size_t n = (size_t)(first / ATTN_BLOCK_KEYS) % KNOWN_BLOCKS;
-    if (known->value != walk->head.value || known->Lk != walk->sequence.Lk) {
-        known->value = walk->head.value;
-        known->Lk = walk->sequence.Lk;
-        for (size_t i = 0; i < KNOWN_BLOCKS; i++)
-            known->first_key[i] = -1;
-    }
-    if (known->first_key[n] != first) {
+    const int64_t block = first / ATTN_BLOCK_KEYS, n = block % KNOWN_BLOCKS;
+    if (known->value != walk->head.value || known->Lk != walk->sequence.Lk ||
+        known->first_block != block - n)
+        *known = (struct known_values){
+            .value = walk->head.value, .Lk = walk->sequence.Lk, .first_block = block - n};
+    if (!(known->looked >> n & 1)) {
         const struct attn_matrix values = attn_rows_of(
             value, walk->head.value, first, attn_least(end, walk->sequence.Lk) - first,
             walk->problem->shape->Dv);
-        known->first_key[n] = first;
-        known->are_finite[n] = walk->kernels->backward->is_finite(&values);
+        known->looked |= (uint64_t)1 << n;
+        if (walk->kernels->backward->is_finite(&values))
+            known->finite |= (uint64_t)1 << n;
     }
-    return known->are_finite[n];
+    return known->finite >> n & 1;
 }
 
 static bool hides_keys(const struct attn_block *block)
@@ -154,6 +154,8 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     group->block.careful = !forward->pairs && panel->Dv > 0 &&
                            hides_keys(&group->block) &&
                            !values_are_finite(group, keys.first, keys.end);
+    group->block.opens = group->empty[p];
+    group->empty[p] = false;
     struct attn_kept *const kept = group->kept_memory ? &group->kept[p] : NULL;
     float *scores = group->scores;
     if (kept)
@@ -175,6 +177,36 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
         kernels->value(panel, weights, &group->block);
 }
 
+static void finish_lse_and_statistics(const struct group *group, size_t p,
+                                      const struct attn_forward *forward)
+{
+    const struct attn_panel *const panel = &group->panels[p];
+    const attn_tensors *const tensors = forward->problem->tensors;
+    const struct attn_head *const head = &group->walk.head;
+    const size_t width = panel->vectors * forward->kernels->lanes;
+    for (int64_t i = 0; i < panel->queries; i++) {
+        const int64_t row = head->row + panel->first_query + i;
+        const struct attn_row_end end =
+            attn_end_of_row(panel->reference[i], panel->sum[i], (double)head->sink);
+        if (tensors->lse)
+            tensors->lse[row] = (float)end.lse;
+        if (forward->statistics)
+            attn_statistics_store(&tensors->statistics, row, panel, &group->places[p],
+                                  (size_t)i, width, end);
+    }
+}
+
+/* Of lanes without a query 0. */
+static void invert_sums(float *inverse, const struct attn_panel *panel, const float *sum,
+                        size_t width, double sink)
+{
+    const size_t queries = (size_t)panel->queries;
+    for (size_t i = 0; i < queries; i++)
+        inverse[i] = attn_inverse_of_row(panel->reference[i], sum[i], sink);
+    for (size_t i = queries; i < width; i++)
+        inverse[i] = 0.0f;
+}
+
 static void finish_panel(struct group *group, size_t p,
                          const struct attn_forward *forward)
 {
@@ -183,33 +215,23 @@ static void finish_panel(struct group *group, size_t p,
     const attn_output *const output = &tensors->output;
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
-    const double sink = (double)head->sink;
-    /* Dropped weights are rounded after they are summed. */
-    const bool rounded = forward->pairs && !forward->sweep.dropout;
-    float inverse[ATTN_PANEL_LANES] = {0.0f}, of_output[ATTN_PANEL_LANES] = {0.0f};
-
-    for (int64_t i = 0; i < panel->queries; i++) {
-        const int64_t row = head->row + panel->first_query + i;
-        const struct attn_row_end end =
-            attn_end_of_row(panel->reference[i], panel->sum[i], sink);
-        inverse[i] = of_output[i] = end.inverse;
-        if (rounded)
-            of_output[i] =
-                attn_end_of_row(panel->reference[i], panel->rounded_sum[i], sink).inverse;
-        if (tensors->lse)
-            tensors->lse[row] = (float)end.lse;
-        if (forward->statistics)
-            attn_statistics_store(&tensors->statistics, row, panel, &group->places[p],
-                                  (size_t)i, width, end);
-    }
+    float inverse[ATTN_PANEL_LANES];
+    invert_sums(inverse, panel, panel->sum, width, (double)head->sink);
+    if (tensors->lse || forward->statistics)
+        finish_lse_and_statistics(group, p, forward);
     if (group->kept_memory)
         attn_kept_finish(&group->kept[p], forward, panel, inverse, &group->walk,
                          &group->block, group->scores);
     if (panel->Dv == 0)
         return;
+    if (group->empty[p])
+        clear(panel->output, panel->Dv * width);
+    /* Dropped weights are rounded after they are summed. */
+    if (forward->pairs && !forward->sweep.dropout)
+        invert_sums(inverse, panel, panel->rounded_sum, width, (double)head->sink);
     const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
                                                panel->queries, (int64_t)panel->Dv);
-    forward->kernels->store(&to, panel->output, width, of_output);
+    forward->kernels->store(&to, panel->output, width, inverse);
 }
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
@@ -352,18 +374,6 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
     return group;
 }
 
-struct attn_share attn_forward_share(const struct attn_forward *forward,
-                                     const struct attn_sequence *sequence)
-{
-    if (forward->problem->tensors->statistics.received)
-        return attn_received_share(forward->problem, forward->kernels, sequence);
-    const int64_t size =
-        attn_group_queries(forward->problem, forward->kernels, ATTN_GROUP_PANELS);
-    const int64_t groups = (sequence->Lq + size - 1) / size;
-    return (struct attn_share){ATTN_GROUP_PANELS, 1,
-                               groups > 0 ? groups : 1}; /* one for the padding */
-}
-
 static void begin_received(struct group *group, const struct attn_forward *forward,
                            const struct attn_share *share, int64_t index)
 {
@@ -381,7 +391,7 @@ static void work_on_unit(struct group *group, const struct attn_forward *forward
     struct attn_walk *const walk = &group->walk;
     const struct attn_problem *const problem = forward->problem;
     int64_t *const visible_keys = problem->tensors->statistics.visible_keys;
-    const int64_t size = attn_group_queries(problem, forward->kernels, share->panels);
+    const int64_t size = share->queries;
     attn_walk_take_head(walk, h);
     walk->visible_keys = visible_keys ? visible_keys + walk->head.row : NULL;
     if (group->kept_memory)

@@ -5,6 +5,35 @@
 #include "attention/widen.h"
 #include "kernel/dropout.h"
 
+/* As many queries for each of so many groups as for the others, or workers would wait for
+ * each other where groups are few; but not where that would take another panel. */
+static int64_t alike(const struct attn_kernels *kernels, int64_t Lq, int64_t groups)
+{
+    const int64_t full = attn_panel_queries(kernels), lanes = (int64_t)kernels->lanes;
+    const int64_t size = (Lq + groups * lanes - 1) / (groups * lanes) * lanes;
+    const int64_t whole = (size + full - 1) / full, last = Lq - (groups - 1) * size;
+    const int64_t panels = (groups - 1) * whole + (last + full - 1) / full;
+    return panels * full < Lq + full ? size : whole * full;
+}
+
+struct attn_share attn_forward_share(const struct attn_forward *forward,
+                                     const struct attn_sequence *sequence)
+{
+    const struct attn_kernels *const kernels = forward->kernels;
+    if (forward->problem->tensors->statistics.received)
+        return attn_received_share(forward->problem, kernels, sequence);
+    const int64_t size = attn_group_queries(forward->problem, kernels, ATTN_GROUP_PANELS);
+    const int64_t Lq = sequence->Lq, groups = Lq > 0 ? (Lq + size - 1) / size : 1;
+    return (struct attn_share){
+        .panels = ATTN_GROUP_PANELS,
+        .queries = forward->problem->options->blocks.data || groups == 1
+                       ? size
+                       : alike(kernels, Lq, groups),
+        .groups = 1,
+        .units = groups, /* one for the padding */
+    };
+}
+
 /* Multiply-adds of all pairs, hidden or not. */
 static double work_bound(const struct attn_problem *problem)
 {

@@ -112,6 +112,28 @@ size_t attn_added_floats(const struct attn_problem *problem,
     return ATTN_BLOCK_KEYS * kernels->panel_vectors * kernels->lanes;
 }
 
+/* What query i of the panel sees near the key. */
+static struct attn_key_range seen_near(const struct attn_panel *panel,
+                                       const struct attn_walk *walk, int64_t i,
+                                       int64_t key)
+{
+    return attn_keys_near(walk->problem, &walk->sequence, panel->first_query + i, key);
+}
+
+/* One end of what lanes see, where it stands still or moves with every lane; else says
+ * false.  Lanes beyond the last query look where it looks. */
+static bool fill_end(int32_t *ends, size_t width, int64_t of_first, int64_t of_last,
+                     int64_t last, int64_t keys)
+{
+    const int64_t step = of_first == of_last ? 0 : 1;
+    if (of_last - of_first != step * last)
+        return false;
+    for (size_t lane = 0; lane < width; lane++)
+        ends[lane] = (int32_t)attn_clamp(
+            of_first + step * attn_least((int64_t)lane, last), 0, keys);
+    return true;
+}
+
 /* Which keys of the block each lane sees by its position. */
 static void fill_intervals(struct attn_block *block, const struct attn_panel *panel,
                            const struct attn_walk *walk)
@@ -123,13 +145,18 @@ static void fill_intervals(struct attn_block *block, const struct attn_panel *pa
             block->first[lane] = 0, block->end[lane] = (int32_t)keys;
         return;
     }
+    const int64_t key = block->first_key, last = panel->queries - 1;
+    const struct attn_key_range of_first = seen_near(panel, walk, 0, key);
+    const struct attn_key_range of_last = seen_near(panel, walk, last, key);
+    if (fill_end(block->first, width, of_first.first - key, of_last.first - key, last,
+                 keys) &&
+        fill_end(block->end, width, of_first.end - key, of_last.end - key, last, keys))
+        return;
     for (size_t lane = 0; lane < width; lane++) {
-        /* Lanes beyond the last query look where it looks. */
-        const int64_t i = attn_least((int64_t)lane, panel->queries - 1);
-        const struct attn_key_range seen = attn_keys_near(
-            walk->problem, &walk->sequence, panel->first_query + i, block->first_key);
-        block->first[lane] = (int32_t)attn_clamp(seen.first - block->first_key, 0, keys);
-        block->end[lane] = (int32_t)attn_clamp(seen.end - block->first_key, 0, keys);
+        const int64_t i = attn_least((int64_t)lane, last);
+        const struct attn_key_range seen = seen_near(panel, walk, i, key);
+        block->first[lane] = (int32_t)attn_clamp(seen.first - key, 0, keys);
+        block->end[lane] = (int32_t)attn_clamp(seen.end - key, 0, keys);
     }
 }
 
@@ -241,14 +268,6 @@ void attn_block_point(struct attn_block *block, const struct attn_walk *walk)
         block->value_stride = value->stride[2];
         block->value_element_stride = value->stride[3];
     }
-}
-
-/* What the panel's first or last query sees near the block. */
-static struct attn_key_range seen_near(const struct attn_panel *panel,
-                                       const struct attn_walk *walk, int64_t i,
-                                       int64_t key)
-{
-    return attn_keys_near(walk->problem, &walk->sequence, panel->first_query + i, key);
 }
 
 bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,

@@ -61,7 +61,7 @@ struct attn_share attn_received_share(const struct attn_problem *problem,
     const int64_t size = attn_group_queries(problem, kernels, panels);
     const int64_t all = sequence->Lq > 0 ? (sequence->Lq + size - 1) / size : 1;
     const int64_t groups = (all + MOST_UNITS - 1) / MOST_UNITS;
-    return (struct attn_share){panels, groups, (all + groups - 1) / groups};
+    return (struct attn_share){panels, size, groups, (all + groups - 1) / groups};
 }
 
 size_t attn_kept_bytes(const struct attn_problem *problem,

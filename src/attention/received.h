@@ -21,8 +21,8 @@ struct attn_forward;
 
 /* How the queries of a head go to units. */
 struct attn_share {
-    int64_t panels; /* in a group */
-    int64_t groups; /* in a unit */
+    int64_t panels, queries; /* in a group */
+    int64_t groups;          /* in a unit */
     int64_t units;
 };
 

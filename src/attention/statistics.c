@@ -103,24 +103,36 @@ void attn_places_note(struct attn_places *places, const struct attn_panel *panel
     }
 }
 
-struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
+/* The sum of a row with a sink, relative to the larger of both. */
+struct row_total {
+    double larger, share, total; /* share of e^reference */
+};
+
+static struct row_total total_of_row(float reference, float sum, double sink)
 {
-    if (sink == -HUGE_VAL) {
-        const double above = log((double)sum);
-        return (struct attn_row_end){
-            .lse = (double)reference + above,
-            .above = above,
-            .inverse = sum == 0.0f ? 0.0f : 1.0f / sum,
-        };
-    }
     const double larger = (double)reference > sink ? (double)reference : sink;
     const double share = exp((double)reference - larger);
-    const double total = (double)sum * share + exp(sink - larger);
-    return (struct attn_row_end){
-        .lse = larger + log(total),
-        .above = larger - (double)reference + log(total),
-        .inverse = sum == 0.0f ? 0.0f : (float)(share / total),
-    };
+    return (struct row_total){larger, share, (double)sum * share + exp(sink - larger)};
+}
+
+float attn_inverse_with_sink(float reference, float sum, double sink)
+{
+    const struct row_total row = total_of_row(reference, sum, sink);
+    return (float)(row.share / row.total);
+}
+
+struct attn_row_end attn_end_of_row(float reference, float sum, double sink)
+{
+    struct attn_row_end end = {.inverse = attn_inverse_of_row(reference, sum, sink)};
+    if (sink == -HUGE_VAL) {
+        end.above = (double)logf(sum);
+        end.lse = (double)reference + end.above;
+        return end;
+    }
+    const struct row_total row = total_of_row(reference, sum, sink);
+    end.lse = row.larger + log(row.total);
+    end.above = row.larger - (double)reference + log(row.total);
+    return end;
 }
 
 /* −Σ w ln w = Σ w (lse − score) = Σ w · (lse − reference) − Σ w (score − reference). */

@@ -3,6 +3,7 @@
 #define ATTN_ATTENTION_STATISTICS_H
 
 #include "attention/panel.h"
+#include <math.h>
 
 /* Pointers, classes and top; the problem was checked before. */
 ATTN_CHECKED attn_status attn_check_statistics(attn_context *context,
@@ -38,6 +39,15 @@ struct attn_row_end {
 
 /* Σ e^score is e^reference · sum, and the sink, −∞ for none, adds e^sink. */
 struct attn_row_end attn_end_of_row(float reference, float sum, double sink);
+
+/* Its inverse alone, without a logarithm. */
+float attn_inverse_with_sink(float reference, float sum, double sink);
+static inline float attn_inverse_of_row(float reference, float sum, double sink)
+{
+    if (sum == 0.0f)
+        return 0.0f;
+    return sink == -HUGE_VAL ? 1.0f / sum : attn_inverse_with_sink(reference, sum, sink);
+}
 
 /* row is where the query stands in [B][H][Lq]. */
 void attn_statistics_store(const attn_statistics *to, int64_t row,

@@ -24,6 +24,7 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
         panel->reference[lane] = -INFINITY;
         panel->sum[lane] = 0.0f;
     }
+    block->opens = false;
     panel->Dv = 0; /* there is no output to keep */
     const struct attn_key_range seen = attn_panel_keys(panel, walk);
     for (int64_t key = seen.first - seen.first % ATTN_BLOCK_KEYS; key < seen.end;
@@ -42,7 +43,7 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
     const double sink = (double)walk->head.sink;
     for (size_t lane = 0; lane < width; lane++)
         inverse[lane] =
-            attn_end_of_row(panel->reference[lane], panel->sum[lane], sink).inverse;
+            attn_inverse_of_row(panel->reference[lane], panel->sum[lane], sink);
 }
 
 void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,

@@ -291,6 +291,7 @@ static void value_pairs(struct attn_panel *panel, const float *weights,
         special.value = block->special;
         special.value_element_stride = 1;
         special.careful = true;
+        special.opens = false;
         value(panel, weights, &special);
     }
 }
