@@ -43,14 +43,48 @@ static void call_output(const attn_output *x, int64_t b, const struct span *span
 /* What of it all stays in the third-level cache comes soon enough by itself. */
 #define NEAR_BYTES ((double)((int64_t)12 << 20))
 
+static double bytes_of_tensors(const struct attn_problem *problem)
+{
+    const attn_shape *const s = problem->shape;
+    const double rows = (double)s->H * (double)s->Lq + (double)s->Hk * (double)s->Lk;
+    const double elements = (double)s->B * rows * (double)(s->D + s->Dv);
+    return elements * (double)attn_type_bytes(problem->tensors->query.type);
+}
+
+bool attn_forward_calls_ahead(const struct attn_problem *problem)
+{
+    return bytes_of_tensors(problem) > NEAR_BYTES;
+}
+
+void attn_forward_call_ahead(const struct attn_walk *walk, size_t step, size_t steps)
+{
+    const struct attn_problem *const problem = walk->problem;
+    const attn_shape *const shape = problem->shape;
+    const attn_tensors *const t = problem->tensors;
+    struct attn_sequence s = walk->sequence;
+    const int64_t h = (walk->head.h + 1) % shape->H, hk = h / (shape->H / shape->Hk);
+    if (h == 0 && s.index + 1 == problem->sequences)
+        return;
+    if (h == 0)
+        s = attn_problem_sequence(problem, s.index + 1);
+    const struct span spans[] = {
+        {h, s.first_query, s.Lq, shape->D},
+        {hk, s.first_key, s.Lk, shape->D},
+        {hk, s.first_key, s.Lk, shape->Dv},
+    };
+    const attn_input *const inputs[] = {&t->query, &t->key, &t->value};
+    for (size_t n = 0; n < 3; n++)
+        if (n * steps / 4 == step)
+            call_input(inputs[n], s.b, &spans[n]);
+    const struct span output = {h, s.first_query, s.Lq, shape->Dv};
+    if (3 * steps / 4 == step)
+        call_output(&t->output, s.b, &output);
+}
+
 bool attn_backward_calls_ahead(const struct attn_backward *backward)
 {
-    const attn_shape *const s = backward->problem.shape;
-    const double rows = (double)s->H * (double)s->Lq + (double)s->Hk * (double)s->Lk;
-    const double elements = 2.0 * (double)s->B * rows * (double)(s->D + s->Dv);
-    const size_t bytes = attn_type_bytes(backward->problem.tensors->query.type);
     return backward->longest_keys <= ATTN_BLOCK_KEYS &&
-           elements * (double)bytes > NEAR_BYTES;
+           2.0 * bytes_of_tensors(&backward->problem) > NEAR_BYTES;
 }
 
 void attn_backward_call_ahead(const struct attn_backward *backward, int64_t unit,

@@ -1,4 +1,4 @@
-/* Memory of the backward pass called ahead.  Short sequences lie in pages of their own,
+/* Memory called ahead.  Short sequences lie in pages of their own,
  * at whose ends what a processor foresees by itself stops: whoever works on one calls the
  * next one near, into the second-level cache. */
 #ifndef ATTN_ATTENTION_AHEAD_H
@@ -6,7 +6,15 @@
 
 #include "attention/backward_group.h"
 
-/* Whether that pays: sequences are short, and many. */
+/* Whether that pays in the forward pass: what it reads and writes does not stay near. Its
+ * sequences should also be short, of a block of keys. */
+bool attn_forward_calls_ahead(const struct attn_problem *problem);
+
+/* Calls what the head after the walk's reads and writes: of its four tensors those that
+ * are due in that step of so many. */
+void attn_forward_call_ahead(const struct attn_walk *walk, size_t step, size_t steps);
+
+/* The same of the backward pass: sequences are short, and many. */
 bool attn_backward_calls_ahead(const struct attn_backward *backward);
 
 /* Calls what a unit reads and writes, in parts, so that one comes in while something else

@@ -5,6 +5,7 @@
  * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
 #include "attention/forward.h"
+#include "attention/ahead.h"
 #include "attention/forget.h"
 #include "attention/received.h"
 #include "attention/rows.h"
@@ -33,6 +34,7 @@ struct group {
     struct attn_walk walk;
     size_t count;
     bool empty[ATTN_GROUP_PANELS]; /* shown no block yet */
+    bool calls_ahead;              /* the next unit is this worker's too */
     float *scores;
     struct known_values known;
 
@@ -141,6 +143,12 @@ void attn_score_block(const struct attn_forward *forward, float *scores,
         forward->kernels->score(scores, panel, block);
 }
 
+static void call_ahead(const struct group *group, size_t step)
+{
+    if (group->calls_ahead && group->walk.sequence.Lk <= ATTN_BLOCK_KEYS)
+        attn_forward_call_ahead(&group->walk, step, 2 * group->count);
+}
+
 /* Shows the panel a run of the keys of a block, less those that none of its queries sees.
  */
 static void attend(struct group *group, size_t p, const struct attn_forward *forward,
@@ -160,6 +168,7 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
     float *scores = group->scores;
     if (kept)
         scores = attn_kept_open(kept, kernels, panel, &group->block);
+    call_ahead(group, 2 * p);
     attn_score_block(forward, scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, scores,
@@ -170,6 +179,7 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
         attn_kept_note(kept, panel, &group->block);
     if (panel->Dv == 0)
         return;
+    call_ahead(group, 2 * p + 1);
     const float *const weights = sweep->dropped ? sweep->dropped : scores;
     if (forward->pairs)
         forward->pairs->value(panel, weights, &group->block);
@@ -437,6 +447,8 @@ static void work(void *argument, size_t worker)
             end_unit = first_unit + (decoded.units > 0 ? decoded.units : share.units * H);
         }
         const int64_t nth = unit - first_unit;
+        group->calls_ahead =
+            forward->calls_ahead && (unit + 1 < end || forward->workers == 1);
         if (decoded.units > 0)
             attn_decode_work(forward, decoder, at, before, nth);
         else

@@ -1,5 +1,6 @@
 /* How attn_forward shares its work out: units, runs of units, workers, and their scratch.
  */
+#include "attention/ahead.h"
 #include "attention/forward.h"
 #include "attention/received.h"
 #include "attention/widen.h"
@@ -71,6 +72,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         .kernels = context->kernels,
         .pairs = attn_pairs_for(problem, context->kernels),
         .statistics = attn_statistics_any(wanted),
+        .calls_ahead = attn_forward_calls_ahead(problem),
         .sweep = attn_statistics_sweep(wanted),
     };
     forward->sweep.dropout = options->dropout > 0.0;
