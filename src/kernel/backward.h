@@ -13,13 +13,24 @@
 #include "kernel/transpose.h"
 #include <math.h>
 
+/* Nothing of keys begin ≤ key < end. */
+INLINE void clear_column(float *weight, float *gradient, size_t row, size_t begin,
+                         size_t end)
+{
+    for (size_t key = begin; key < end; key++) {
+        vf_store(weight + key * row, vf_set1(0.0f));
+        vf_store(gradient + key * row, vf_set1(0.0f));
+    }
+}
+
 /* One vector of queries: its columns of the panel's and of the group's matrices. */
 INLINE void differentiate_column(const struct attn_backward_panel *panel,
-                                 const struct attn_backward_block *block, size_t lane,
+                                 const struct attn_backward_block *block, size_t v,
                                  const bool dropout)
 {
-    const size_t width = panel->forward.vectors * VF_LANES;
+    const size_t width = panel->forward.vectors * VF_LANES, lane = v * VF_LANES;
     const size_t row = block->row;
+    const struct segment seen = seen_by_vector(&block->forward, v);
     const vf reference = vf_load(panel->forward.reference + lane);
     const vf inverse = vf_load(panel->inverse + lane);
     const vf delta = vf_load(panel->delta + lane);
@@ -27,11 +38,15 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
     const vi draw_high = vi_load(panel->forward.draw_high + lane);
     const vf alone = vf_set1(block->rounded ? 1.0f : NAN); /* NaN equals no weight */
     const uint32_t first_draw = (uint32_t)block->forward.first_key;
-    const float *score = block->score + lane;
+    const float *score = block->score + seen.begin * width + lane;
     float *weight = block->weight + panel->column + lane;
     float *gradient = block->gradient + panel->column + lane;
+    clear_column(weight, gradient, row, 0, seen.begin);
+    clear_column(weight, gradient, row, seen.end, block->forward.keys);
+    weight += seen.begin * row;
+    gradient += seen.begin * row;
 
-    for (size_t key = 0; key < block->forward.keys; key++) {
+    for (size_t key = seen.begin; key < seen.end; key++) {
         const vf s = vf_load(score);
         /* A hidden key's weight is 0 even in a row whose sum is NaN. */
         const vf exponent = vf_max(vf_set1(VF_EXP_FLOOR), s - reference);
@@ -64,6 +79,31 @@ static void cap_slopes(float *slope, const float *score, size_t floats, float so
     }
 }
 
+/* Products of the values with the output's gradients, by vectors that see a key. */
+static void multiply_values(const struct attn_backward_panel *panel,
+                            const struct attn_backward_block *block)
+{
+    const struct attn_block *const keys = &block->forward;
+    const size_t vectors = panel->forward.vectors;
+    struct backward_product p = {
+        .out_stride = (ptrdiff_t)block->row,
+        .row_stride = keys->value_stride,
+        .step_stride = keys->value_element_stride,
+        .right_stride = (ptrdiff_t)(vectors * VF_LANES),
+        .end = panel->forward.Dv,
+    };
+    for (size_t key = 0; key < keys->keys; key += p.rows) {
+        const struct segment segment = segment_from(keys, vectors, key);
+        const size_t lane = segment.first_vector * VF_LANES;
+        p.out = block->gradient + key * block->row + panel->column + lane;
+        p.left = keys->value + (ptrdiff_t)key * keys->value_stride;
+        p.right = panel->output_gradient + lane;
+        p.rows = segment.end - key;
+        if (segment.vectors > 0)
+            backward_lanes(&p, segment.vectors, PRODUCT_SET, PRODUCT_PLAIN);
+    }
+}
+
 static void backward_differentiate(const struct attn_backward_panel *panel,
                                    const struct attn_backward_block *block)
 {
@@ -74,24 +114,12 @@ static void backward_differentiate(const struct attn_backward_panel *panel,
         cap_slopes(block->slope, block->score, keys->keys * width, keys->softcap);
     bend_scores(block->score, &panel->forward, keys, NULL);
 
-    const struct backward_product by_weight = {
-        .out = block->gradient + panel->column,
-        .out_stride = (ptrdiff_t)block->row,
-        .left = keys->value,
-        .row_stride = keys->value_stride,
-        .step_stride = keys->value_element_stride,
-        .right = panel->output_gradient,
-        .right_stride = (ptrdiff_t)width,
-        .rows = keys->keys,
-        .end = panel->forward.Dv,
-    };
-    backward_lanes(&by_weight, panel->forward.vectors, PRODUCT_SET, PRODUCT_PLAIN);
-
-    for (size_t lane = 0; lane < width; lane += VF_LANES) {
+    multiply_values(panel, block);
+    for (size_t v = 0; v < panel->forward.vectors; v++) {
         if (block->dropout)
-            differentiate_column(panel, block, lane, true);
+            differentiate_column(panel, block, v, true);
         else
-            differentiate_column(panel, block, lane, false);
+            differentiate_column(panel, block, v, false);
     }
 }
 
@@ -225,6 +253,9 @@ INLINE void pack_turned(float *to, size_t width, const struct attn_matrix *from,
     }
 }
 
+/* Rows that are called ahead: a few vectors of each are no stream to the processor. */
+enum { PACK_AHEAD = 16 };
+
 /* Elements first to first + width − 1 of every row, 0 beyond the last. */
 INLINE float *pack_column(float *to, const struct attn_matrix *from, size_t first,
                           size_t width, const attn_type type)
@@ -234,9 +265,17 @@ INLINE float *pack_column(float *to, const struct attn_matrix *from, size_t firs
             pack_turned(to + n, width, from, first + n, type);
         return to + from->rows * width;
     }
+    const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
     for (size_t row = 0; row < from->rows; row++) {
-        for (size_t n = 0; n < width; n += VF_LANES)
+        const uintptr_t ahead =
+            (uintptr_t)from->x +
+            (uintptr_t)(((ptrdiff_t)(row + PACK_AHEAD) * from->row_stride +
+                         (ptrdiff_t)first * from->element_stride) *
+                        bytes);
+        for (size_t n = 0; n < width; n += VF_LANES) {
+            __builtin_prefetch((const void *)(ahead + n * (size_t)bytes));
             vf_store(to + n, load_elements(from, row, first + n, type));
+        }
         to += width;
     }
     return to;
