@@ -148,7 +148,7 @@ static void backward_query(const struct attn_backward_panel *panel,
         multiply_slopes(panel, block);
     if (!panel->query_gradient || panel->forward.additive.vector)
         return;
-    const struct backward_product p = {
+    struct backward_product p = {
         .out = panel->query_gradient,
         .out_stride = (ptrdiff_t)(vectors * VF_LANES),
         .left = keys->key,
@@ -159,10 +159,22 @@ static void backward_query(const struct attn_backward_panel *panel,
         .rows = panel->forward.D,
         .end = keys->keys,
     };
-    if (block->careful)
+    if (block->careful) {
         backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_ZERO_RIGHT);
-    else
+        return;
+    }
+    if (sees_all(keys, 0, keys->keys)) {
         backward_lanes(&p, vectors, PRODUCT_ADD, PRODUCT_PLAIN);
+        return;
+    }
+    /* One vector at a time, what it sees: a sum stays one chain. */
+    for (size_t v = 0; v < vectors; v++, p.out += VF_LANES, p.right += VF_LANES) {
+        const struct segment seen = seen_by_vector(keys, v);
+        p.begin = seen.begin;
+        p.end = seen.end;
+        if (seen.begin < seen.end)
+            backward_rows(&p, PRODUCT_ADD, PRODUCT_PLAIN, 1);
+    }
 }
 
 /* Some keys, and one or two vectors of their rows from element d on.  From the last lane

@@ -18,7 +18,8 @@ enum product_zeros { PRODUCT_PLAIN, PRODUCT_ZERO_LEFT, PRODUCT_ZERO_RIGHT };
 
 /* 4 x 3 and 6 x 2 vectors: 12 accumulators + 3 + 1, or + 2 + 1, of 16 registers. */
 enum { LANE_ROWS = 4, GATHER_ROWS = 6, GATHER_VECTORS = 2 };
-enum { MOST_ROWS = 6, MOST_VECTORS = 3 };
+enum { LONE_ROWS = 8 }; /* of one vector */
+enum { MOST_ROWS = 8, MOST_VECTORS = 3 };
 
 struct backward_product {
     float *out;
@@ -50,7 +51,7 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
         p->left + (ptrdiff_t)row * row_stride + (ptrdiff_t)p->begin * p->step_stride;
     const float *right = p->right + (ptrdiff_t)p->begin * p->right_stride;
     vf sum[MOST_ROWS][MOST_VECTORS];
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++)
@@ -62,7 +63,7 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++)
             x[v] = vf_load(right + v * VF_LANES);
-#pragma GCC unroll 6
+#pragma GCC unroll 8
         for (size_t r = 0; r < rows; r++) {
             const vf factor = vf_set1(left[(ptrdiff_t)r * row_stride]);
 #pragma GCC unroll 3
@@ -74,7 +75,7 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
     } while (--steps > 0);
 
     float *out = p->out + (ptrdiff_t)row * p->out_stride;
-#pragma GCC unroll 6
+#pragma GCC unroll 8
     for (size_t r = 0; r < rows; r++) {
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++) {
@@ -89,6 +90,8 @@ INLINE void backward_rows(const struct backward_product *p, const enum product_t
                           const enum product_zeros zeros, const size_t vectors)
 {
     size_t row = 0;
+    for (; vectors == 1 && row + LONE_ROWS <= p->rows; row += LONE_ROWS)
+        backward_tile(p, row, to, zeros, LONE_ROWS, vectors);
     for (; row + LANE_ROWS <= p->rows; row += LANE_ROWS)
         backward_tile(p, row, to, zeros, LANE_ROWS, vectors);
     for (; row < p->rows; row++)
