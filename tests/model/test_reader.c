@@ -191,7 +191,7 @@ static void a_few_hundred_steps_learn_the_labels(void **state)
         const double loss =
             small_learn(&(struct small_learner){attn_reader_parameters(reader.reader),
                                                 loss_of, &reader},
-                        300, 0.3f);
+                        600, 0.15f);
         if (!(loss < 0.2) || reader.correct != small_reader_all_rows(config.tags))
             fail_msg("%s: loss %g, %lld correct", small_reader_name(kind), loss,
                      (long long)reader.correct);
