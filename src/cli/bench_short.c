@@ -2,7 +2,7 @@
  * a product of matrices, a softmax and another product, for each sequence and head. */
 #include "cli/bench.h"
 #include "tensor/rows.h"
-#include "tensor/single_thread.h"
+#include "train/blas.h"
 #include <cblas.h>
 
 struct plain {

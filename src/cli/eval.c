@@ -4,7 +4,6 @@
 #include "cli/model.h"
 #include "cli/scores.h"
 #include "file/file.h"
-#include "tensor/single_thread.h"
 #include "train/pairs_task.h"
 #include "train/pool.h"
 #include "train/progress.h"
@@ -293,7 +292,6 @@ static int eval(const struct arguments *arguments, struct job *job)
         job->search.beams = usual.beams;
     if (job->search.length_power < 0.0)
         job->search.length_power = usual.length_power;
-    attn_blas_use_one_thread();
     status = attn_pool_create(&job->pool, (size_t)job->threads, &error);
     if (status == ATTN_OK)
         status = translates ? eval_translator(arguments, folder, job, &error)

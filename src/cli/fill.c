@@ -7,7 +7,6 @@
 #include "inspect/sentence.h"
 #include "model/bert.h"
 #include "model/folder.h"
-#include "tensor/single_thread.h"
 #include "text/tokenizer.h"
 #include <math.h>
 #include <stdio.h>
@@ -301,7 +300,6 @@ static attn_status start(struct job *job, const char *model, const char *text,
         return attn_error_set(error, ATTN_EFORMAT,
                               "%s/tokenizer.json: no %s, expected one", job->folder,
                               MASK);
-    attn_blas_use_one_thread();
     ATTN_TRY(cli_context_create(&job->context, (size_t)job->threads, error));
     if (attn_tape_create(&job->tape, job->context.attention) != ATTN_OK)
         return out_of_memory(error);

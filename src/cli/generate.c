@@ -6,7 +6,6 @@
 #include "model/folder.h"
 #include "model/language_run.h"
 #include "model/sampling.h"
-#include "tensor/single_thread.h"
 #include "text/stream.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -244,7 +243,6 @@ static attn_status start(struct job *job, const char *model, const char *prompt,
     const attn_language_config *const config = attn_language_config_of(job->language);
     ATTN_TRY(attn_folder_tokenizer_load(&job->tokenizer, job->folder, config->vocabulary,
                                         error));
-    attn_blas_use_one_thread();
     ATTN_TRY(cli_context_create(&job->context, (size_t)job->threads, error));
     job->candidates = malloc((size_t)config->vocabulary * sizeof *job->candidates);
     if (!job->candidates ||

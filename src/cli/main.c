@@ -1,6 +1,6 @@
 /* The attn command: finds the verb and hands it its arguments. */
 #include "cli/cli.h"
-#include "tensor/single_thread.h"
+#include "train/blas.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>

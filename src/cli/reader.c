@@ -3,7 +3,6 @@
 #include "base/context.h"
 #include "cli/cli.h"
 #include "model/folder.h"
-#include "tensor/single_thread.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +22,6 @@ attn_status cli_reader_load(cli_reader *reader, const char *name, bool tags,
                               config->tags ? "tag" : "classify");
     ATTN_TRY(attn_folder_tokenizer_load(&reader->tokenizer, reader->folder,
                                         config->vocabulary, error));
-    attn_blas_use_one_thread();
     return attn_context_open(&reader->context, NULL, error);
 }
 

@@ -7,7 +7,6 @@
 #include "cli/cli.h"
 #include "cli/lines.h"
 #include "cli/translate_json.h"
-#include "tensor/single_thread.h"
 #include "train/pool.h"
 #include <errno.h>
 #include <stdio.h>
@@ -193,7 +192,6 @@ static attn_status start(struct job *job, const char *name, attn_error *error)
     char folder[ATTN_PATH_BYTES];
     ATTN_TRY(cli_find_model(name, folder, error));
     ATTN_TRY(cli_model_load(&job->model, "translate", folder, error));
-    attn_blas_use_one_thread();
     job->capacity = (size_t)job->threads * THREAD_LINES;
     ATTN_TRY(attn_pool_create(&job->pool, (size_t)job->threads, error));
     job->contexts = calloc((size_t)job->threads, sizeof *job->contexts);

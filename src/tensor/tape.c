@@ -9,7 +9,6 @@
 #include "base/mix.h"
 #include "tensor/arena.h"
 #include "tensor/rows.h"
-#include "tensor/single_thread.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,16 +41,11 @@ struct attn_tape {
 attn_status attn_tape_create(attn_tape **tape, attn_context *context)
 {
     *tape = NULL;
-    if (!attn_blas_has_memory())
-        return attn_context_fail(context, ATTN_ENOMEM,
-                                 "no memory for the buffer of matrix products, 128 MiB a "
-                                 "thread");
     attn_tape *const created = calloc(1, sizeof *created);
     if (!created)
         return attn_context_fail(context, ATTN_ENOMEM, "no memory for a tape");
     created->context = context;
     created->rows = attn_rows_find(attn_context_isa(context));
-    attn_blas_use_one_thread();
     *tape = created;
     return ATTN_OK;
 }

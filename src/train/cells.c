@@ -2,6 +2,7 @@
 #include "train/cells.h"
 #include "base/context.h"
 #include "tensor/rows.h"
+#include "train/blas.h"
 #include "train/optimiser.h"
 #include "train/pool.h"
 #include "train/shards.h"
@@ -331,6 +332,11 @@ attn_status attn_cells_create(attn_cells **cells, const attn_cells_options *opti
 {
     *cells = NULL;
     ATTN_TRY(check_options(options, error));
+    if (!attn_blas_has_memory())
+        return attn_error_set(error, ATTN_ENOMEM,
+                              "no memory for the buffer of matrix products, 128 MiB a "
+                              "thread");
+    attn_blas_use_one_thread();
     attn_cells *const created = calloc(1, sizeof *created);
     if (!created)
         return attn_error_set(error, ATTN_ENOMEM, "no memory for a recurrent layer");

@@ -1,7 +1,6 @@
 /* Everything a training needs before its first step. */
 #include "base/context.h"
 #include "file/path.h"
-#include "tensor/single_thread.h"
 #include "train/pool.h"
 #include "train/task_reader.h"
 #include "train/training.h"
@@ -191,7 +190,6 @@ static attn_status prepare(struct attn_training *training, attn_error *error)
                               strerror(errno));
     if (!goes_on)
         ATTN_TRY(spare_model(options->out, error));
-    attn_blas_use_one_thread();
     ATTN_TRY(attn_pool_create(&task->pool, options->threads, error));
     ATTN_TRY(prepare_task(task, goes_on, error));
     if (task->kind->check_file)

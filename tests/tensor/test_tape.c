@@ -5,9 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 void *__real_aligned_alloc(size_t alignment, size_t bytes);
 void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
@@ -353,36 +350,9 @@ static void a_step_of_the_same_seed_has_the_same_bits(void **state)
     free(x), free(w), free(gradients[0]), free(gradients[1]);
 }
 
-/* OpenBLAS would try for ever to get its buffer.  A child, since a limit stays. */
-static void a_tape_is_refused_where_products_would_get_no_memory(void **state)
-{
-    (void)state;
-#ifdef __SANITIZE_ADDRESS__
-    print_message("skipped: %s (its limit would stop the sanitizer)\n", __func__);
-    skip();
-#endif
-    const pid_t child = fork();
-    if (child == 0) {
-        attn_context *context;
-        attn_tape *tape;
-        if (attn_context_create(&context, NULL) != ATTN_OK)
-            _exit(2);
-        const struct rlimit limit = {1 << 20, 1 << 20};
-        setrlimit(RLIMIT_AS, &limit);
-        const attn_status status = attn_tape_create(&tape, context);
-        const char *const message = attn_context_message(context);
-        _exit(status == ATTN_ENOMEM && strstr(message, "128 MiB a thread") ? 0 : 1);
-    }
-    int how;
-    assert_int_equal(waitpid(child, &how, 0), child);
-    assert_true(WIFEXITED(how));
-    assert_int_equal(WEXITSTATUS(how), 0);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tape_is_refused_where_products_would_get_no_memory),
         cmocka_unit_test(the_first_failure_stays_until_begin),
         cmocka_unit_test(shapes_that_do_not_fit_are_both_named),
         cmocka_unit_test(an_absent_tensor_is_named),
