@@ -246,7 +246,23 @@ def recurrent_cell(row):
     return f"**{words}**" if row["torch"] < row["ours"] else words
 
 
-def training_section(rows):
+def step_limits(rows, steps):
+    """What no step of the decoder exceeds: its multiply-adds at the rate of registers."""
+    words = []
+    for row in rows:
+        for step in steps:
+            if row["case"] == "decoder" and step["threads"] == row["threads"]:
+                seconds = step["milliseconds"] / 1e3 * step["reached"]
+                most = step["B"] * step["Lq"] / seconds
+                words.append(f"{most:.0f} with {row['threads']} thread"
+                             f"{'s' * (row['threads'] > 1)} "
+                             f"({most / max(row['rates'].values()):.2f}× PyTorch)")
+    return [] if not words else [
+        "With its multiply-adds at the rate of registers, and nothing else to do, the decoder "
+        f"would make {', '.join(words)}: no step of the same products makes more.", ""]
+
+
+def training_section(rows, steps):
     """Whole steps, where 1.3 times the best of PyTorch's tokens is a must."""
     names = sorted({name for row in rows for name in row["rates"]})
     body = [(row["case"], row["threads"], f"{row['ours']:.0f}",
@@ -259,7 +275,8 @@ def training_section(rows):
         "decoder of 6 layers, width 256, 4 heads and a vocabulary of 8,000 on 16 texts of 256 "
         "tokens, and the translator of recipes/translate-en-fr.json.", "",
         table(("model", "threads", "libattn", *names, "least", "must", "goal"), body,
-              right=range(1, 6 + len(names))), ""]
+              right=range(1, 6 + len(names))), "",
+        *step_limits(rows, steps)]
 
 
 # ---- Charts ----
@@ -422,6 +439,7 @@ def write(results, root):
     docs = Path(root, "docs")
     reasons = json.loads(Path(root, "bench/peers/reasons.json").read_text())
     training, recurrent = (results["parts"].get(p) for p in ("training", "recurrent"))
+    steps = [row for row in results["bench"]["rows"] if row["op"] == "training"]
     parts = [p for p in INTRODUCTION if results["parts"].get(p)]
     pictures = docs / "pictures"
     pictures.mkdir(exist_ok=True)
@@ -436,6 +454,6 @@ def write(results, root):
         "[bench/peers](../bench/peers/README.md).", "",
         *machine_section(results), *asked(results, reasons), *against_peers(results, parts),
         *(recurrent_section(recurrent) if recurrent else []),
-        *(training_section(training) if training else []), *memory_section(results),
+        *(training_section(training, steps) if training else []), *memory_section(results),
         *accuracy_section(results["accuracy"])]
     (docs / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n")
