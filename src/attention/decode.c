@@ -46,36 +46,52 @@ static void keep_upper_halves(uint16_t *to, const float *from, size_t count)
     }
 }
 
+/* A vector at a time. */
+static void load_query(struct attn_decoder *decoder, size_t h)
+{
+    const struct attn_problem *const problem = decoder->forward->problem;
+    const struct attn_kernels *const kernels = decoder->forward->kernels;
+    const attn_input *const query = &problem->tensors->query;
+    const struct attn_decode_panel *const panel = &decoder->panel;
+    const size_t lanes = kernels->lanes;
+    for (size_t n = 0; n < panel->D; n += lanes) {
+        float *const to =
+            panel->query + h * panel->query_stride + n / lanes * panel->query_step;
+        const struct attn_matrix elements = {
+            .x = attn_element(decoder->heads[h].query, query->type,
+                              (int64_t)n * query->stride[3]),
+            .element_stride = query->stride[3],
+            .rows = 1,
+            .size = panel->D - n < lanes ? panel->D - n : lanes,
+            .type = query->type,
+        };
+        kernels->widen(to, &elements);
+        if (panel->query_pairs)
+            keep_upper_halves(panel->query_pairs +
+                                  (n / lanes / 2 * panel->heads + h) * 2 * lanes +
+                                  n % (2 * lanes),
+                              to, elements.size);
+        for (size_t i = 0; i < elements.size; i++)
+            to[i] *= problem->options->scale;
+    }
+}
+
 static void load_queries(struct attn_decoder *decoder)
 {
     const struct attn_problem *const problem = decoder->forward->problem;
-    const attn_input *const query = &problem->tensors->query;
     struct attn_decode_panel *const panel = &decoder->panel;
+    const size_t numbers =
+        panel->heads * attn_decode_row(decoder->forward, problem->shape->D);
     if (panel->additive) {
         attn_decode_additive_load(panel, problem, decoder->forward->kernels,
                                   decoder->heads, (size_t)decoder->count);
         return;
     }
-    fill(panel->query, panel->heads * panel->query_stride, 0.0f);
+    fill(panel->query, numbers, 0.0f);
     if (panel->query_pairs)
-        memset(panel->query_pairs, 0,
-               panel->heads * panel->query_stride * sizeof *panel->query_pairs);
-    for (int64_t h = 0; h < decoder->count; h++) {
-        float *const to = panel->query + (size_t)h * panel->query_stride;
-        const struct attn_matrix row = {
-            .x = decoder->heads[h].query,
-            .element_stride = query->stride[3],
-            .rows = 1,
-            .size = panel->D,
-            .type = query->type,
-        };
-        decoder->forward->kernels->widen(to, &row);
-        if (panel->query_pairs)
-            keep_upper_halves(panel->query_pairs + (size_t)h * panel->query_stride, to,
-                              panel->D);
-        for (size_t d = 0; d < panel->D; d++)
-            to[d] *= problem->options->scale;
-    }
+        memset(panel->query_pairs, 0, numbers * sizeof *panel->query_pairs);
+    for (size_t h = 0; h < (size_t)decoder->count; h++)
+        load_query(decoder, h);
     if (attn_decode_stores_bytes(decoder->forward))
         decoder->forward->kernels->decode->round_query(panel);
 }
@@ -248,6 +264,8 @@ static size_t attend_split(struct attn_decoder *decoder, struct attn_key_range k
         piece = next;
         next = read;
     }
+    if (decoder->panel.query_pairs)
+        decoder->forward->kernels->decode->order_output(&decoder->panel);
     for (int64_t n = 0; n < decoder->count; n++)
         attn_partial_store(decoder, slot, (size_t)n, sums.places[n], sums.visible[n]);
     return (size_t)(piece - decoder->pieces);

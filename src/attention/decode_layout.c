@@ -71,15 +71,17 @@ static int64_t end_of_split(const struct attn_problem *problem,
     return end;
 }
 
-/* 512 keys of 8 bits take 6 µs, and .4 to store and to merge.  Where there are enough for
- * four splits a group all the same, these are longer. */
+/* To begin a split, to store and to merge it takes about as long as 30 keys, of 8
+ * bits 60. Where there are enough for four splits a group all the same, these are longer.
+ */
 static int64_t split_keys(const struct attn_problem *problem, struct attn_key_range seen)
 {
-    const bool many = seen.end - seen.first >= 4 * ATTN_LONG_SPLIT_KEYS;
+    const bool many = seen.end - seen.first >= ATTN_MANY_KEYS;
     const bool bytes =
         problem->cached && problem->cached->cache->options.type == ATTN_CACHE_I8;
-    return bytes && many && !problem->options->log_forget.data ? ATTN_LONG_SPLIT_KEYS
-                                                               : ATTN_SPLIT_KEYS;
+    if (!many || problem->options->log_forget.data)
+        return ATTN_SPLIT_KEYS;
+    return bytes ? ATTN_MANY_KEYS / 4 : ATTN_MANY_KEYS / 8;
 }
 
 void attn_decode_next_split(const struct attn_problem *problem,
@@ -252,7 +254,10 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
     panel->heads = power_of_two(attn_decode_heads(forward));
     panel->D = (size_t)shape->D;
     panel->Dv = (size_t)shape->Dv;
-    panel->query_stride = attn_decode_row(forward, shape->D);
+    const size_t row = attn_decode_row(forward, shape->D);
+    const bool bytes = attn_decode_stores_bytes(forward);
+    panel->query_stride = bytes ? row : lanes;
+    panel->query_step = bytes ? lanes : lanes * panel->heads;
     panel->output_stride = attn_decode_row(forward, shape->Dv);
     panel->lanes.vectors = 1;
     panel->lanes.Dv = 0;
@@ -260,18 +265,18 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
     attn_decode_additive_place(panel, forward->problem, additive);
     panel->query =
         (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
-    float *next = panel->query + panel->heads * panel->query_stride;
-    if (attn_decode_stores_bytes(forward)) {
+    float *next = panel->query + panel->heads * row;
+    if (bytes) {
         /* D / 2 of a head, and less than as much again for the beginnings. */
         panel->whole = (int32_t *)next;
-        panel->whole_begin = panel->whole + panel->heads * panel->query_stride / 2;
-        next += panel->heads * panel->query_stride;
+        panel->whole_begin = panel->whole + panel->heads * row / 2;
+        next += panel->heads * row;
     }
     panel->query_pairs = NULL;
     if (attn_decode_pairs(forward)) {
         panel->query_pairs = (uint16_t *)next;
         panel->scale = forward->problem->options->scale;
-        next += panel->heads * panel->query_stride / 2;
+        next += panel->heads * row / 2;
     }
     panel->output = next;
     panel->lanes.class_sum = panel->output + panel->heads * panel->output_stride;

@@ -50,6 +50,7 @@ static const struct attn_decode_kernels decode_kernels = {
         "single queries, splits of keys, 8 bits by " DOT_NAME ", " ATTN_ISA_NAME,
 #if defined(__AVX512BF16__)
     .pairs_path = "single queries, splits of keys, bf16 products, " ATTN_ISA_NAME,
+    .order_output = order_output,
 #endif
     .round_query = round_query,
     .quantise = quantise,

@@ -31,65 +31,26 @@ INLINE vf load_row(const char *row, size_t n, const size_t count,
 }
 
 /* ---- Fetching -------------------------------------------------------------------------
- * What will be read is asked for before, in the order in which it will be, into the
- * second cache: the first has too few slots for what is under way.  What the processor
- * foresees by itself is too little: it takes the rows of a few keys at once for no stream
- * at all, and stops where a page of memory does. */
+ * What will be read is asked for a block before: while a key is read, the value that is
+ * its own, and while that is read, a key of the next block; line by line between the
+ * multiply-adds, as evenly as these come, into the second cache: the first has too few
+ * slots for what is under way.  What the processor foresees by itself is too little: it
+ * starts anew with each page of memory and each block. */
 
 INLINE void fetch_line(const char *from)
 {
     __builtin_prefetch(from, 0, 2);
 }
 
-/* Rows line by line, 64 bytes each. */
-struct rows_ahead {
-    const char *row;
-    ptrdiff_t stride;
-    size_t rows, line, lines; /* lines of one row */
-};
-
-/* Rows, and those that are read after them. */
-struct ahead {
-    struct rows_ahead now, next;
-};
-
-INLINE struct rows_ahead rows_ahead_of(const char *row, ptrdiff_t stride, size_t rows,
-                                       size_t bytes)
+/* What is left of rows of which only as much as `bytes` has been fetched. */
+INLINE void fetch_rests(const char *rows, ptrdiff_t stride, size_t count, size_t bytes,
+                        size_t row_bytes)
 {
-    return (struct rows_ahead){
-        .row = row, .stride = stride, .rows = rows, .lines = (bytes + 63) / 64};
-}
-
-/* Between what is asked for and what is read: with 4 KB it comes too late. */
-enum { AHEAD_BYTES = 8192 };
-
-/* What is to be fetched while `now` is read: the rest of it, and the beginning of what
- * comes next. */
-INLINE struct ahead ahead_of(struct rows_ahead now, struct rows_ahead next)
-{
-    const size_t most = AHEAD_BYTES / 64 / now.lines;
-    const size_t most_next = AHEAD_BYTES / 64 / next.lines;
-    const size_t fetched = now.rows < most ? now.rows : most;
-    now.row += (ptrdiff_t)fetched * now.stride;
-    now.rows -= fetched;
-    next.rows = next.rows < most_next ? next.rows : most_next;
-    return (struct ahead){now, next};
-}
-
-INLINE void fetch(struct ahead *a)
-{
-    if (a->now.rows == 0) {
-        if (a->next.rows == 0)
-            return;
-        a->now = a->next;
-        a->next.rows = 0;
-    }
-    fetch_line(a->now.row + 64 * a->now.line);
-    if (++a->now.line == a->now.lines) {
-        a->now.line = 0;
-        a->now.row += a->now.stride;
-        a->now.rows--;
-    }
+    if (row_bytes <= bytes)
+        return;
+    for (size_t i = 0; i < count; i++)
+        for (size_t n = (bytes + 63) / 64 * 64; n < row_bytes; n += 64)
+            fetch_line(rows + (ptrdiff_t)i * stride + n);
 }
 
 /* A stretch of memory, line by line. */
@@ -111,6 +72,7 @@ INLINE void fetch_stretch(struct stretch_ahead *a, size_t lines)
 enum { VALUE_HEADS = 4, VALUE_TILE = VF_REGISTERS == 32 ? 16 : 8 };
 
 #if VF_BYTES == 64
+#    define UPPER_EIGHT 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7
 #    define UPPER_FOUR 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11
 #else
 #    define UPPER_FOUR 4, 5, 6, 7, 0, 1, 2, 3
@@ -121,9 +83,7 @@ INLINE vf share_largest(vf x, size_t heads)
 {
 #if VF_BYTES == 64
     if (heads <= 8)
-        x = vf_max(__builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3,
-                                           4, 5, 6, 7),
-                   x);
+        x = vf_max(__builtin_shufflevector(x, x, UPPER_EIGHT), x);
 #endif
 #if VF_BYTES >= 32
     if (heads <= 4)

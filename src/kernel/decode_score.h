@@ -11,80 +11,138 @@
 #include "kernel/softmax.h"
 
 /* One vector of one key, against the same of each head's query. */
-INLINE void score_step(vf *sum, const struct attn_decode_panel *panel, const char *row,
-                       size_t n, const size_t heads, const size_t count,
-                       const enum attn_stored type)
+INLINE void score_step(vf *sum, const float *query, const char *key, const size_t heads,
+                       const size_t count, const enum attn_stored type)
 {
-    if (type == STORED_PAIRS) {
-        const vf key = vf_load((const float *)(row + 2 * n));
+    const vf x = type == STORED_PAIRS ? vf_load((const float *)key)
+                                      : load_row(key, 0, count, type);
 #pragma GCC unroll 16
-        for (size_t h = 0; h < heads; h++) {
-            const uint16_t *const query =
-                panel->query_pairs + h * panel->query_stride + n;
-            sum[h] = vf_dot(key, vf_load((const float *)query), sum[h]);
+    for (size_t h = 0; h < heads; h++) {
+        const vf own = vf_load(query + h * LANES);
+#if defined(__AVX512BF16__)
+        if (type == STORED_PAIRS) {
+            sum[h] = vf_dot(x, own, sum[h]);
+            continue;
         }
-        return;
+#endif
+        sum[h] = vf_fma(x, own, sum[h]);
     }
-    const vf key = load_row(row, n, count, type);
-#pragma GCC unroll 16
-    for (size_t h = 0; h < heads; h++)
-        sum[h] = vf_fma(key, vf_load(panel->query + h * panel->query_stride + n), sum[h]);
 }
 
-/* As many keys as make a vector of scores.  Rows of fp32 are read one after the other,
- * which memory likes; those of 16 bits side by side, which leaves the multiply-adds, what
- * they wait for, longer chains to choose from.  The sums are the same. */
-INLINE vf score_tile(const struct attn_decode_panel *panel, const char *const *row,
-                     struct ahead *ahead, const size_t heads, const enum attn_stored type)
+/* Keys are taken one after the other, which memory likes, but enough of them at once for
+ * the multiply-adds not to wait for each other. */
+enum { SCORE_CHAINS = VF_BYTES == 32 ? 8 : 4 };
+
+/* A few keys from one place of their rows on, the queries there, and rows of which the
+ * same is fetched. */
+struct score_place {
+    const char *key[SCORE_CHAINS], *ahead[SCORE_CHAINS];
+    const float *query;
+};
+
+/* sum[key][heads] over some lines of 64 bytes. */
+INLINE void score_lines(vf *sum, struct score_place *at, const size_t keys,
+                        const size_t heads, const size_t lines,
+                        const enum attn_stored type)
 {
-    const size_t rest = panel->D % LANES, whole = panel->D - rest, keys = LANES / heads;
-    const size_t step = type == STORED_PAIRS ? 2 * LANES : LANES;
-    const size_t at_once = type == ATTN_STORED_F32 ? 1 : keys;
-    vf sum[LANES];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < LANES; i++)
-        sum[i] = vf_set1(0.0f);
-#pragma GCC unroll 16
-    for (size_t first = 0; first < keys; first += at_once) {
-        size_t n = 0;
-        if (whole > 0) {
-            do {
-#pragma GCC unroll 16
-                for (size_t k = first; k < first + at_once; k++) {
-                    score_step(sum + k * heads, panel, row[k], n, heads, LANES, type);
-                    if (n * bytes_of(type) % 64 == 0)
-                        fetch(ahead);
-                }
-                n += step;
-            } while (n < whole);
+    const size_t step = type == STORED_PAIRS ? 64 : LANES * bytes_of(type);
+#pragma GCC unroll 4
+    for (size_t line = 0; line < lines; line++)
+#pragma GCC unroll 8
+        for (size_t k = 0; k < keys; k++) {
+            fetch_line(at->ahead[k] + 64 * line);
+#pragma GCC unroll 8
+            for (size_t n = 64 * line; n < 64 * (line + 1); n += step)
+                score_step(sum + k * heads, at->query + n / step * heads * LANES,
+                           at->key[k] + n, heads, LANES, type);
+        }
+#pragma GCC unroll 8
+    for (size_t k = 0; k < keys; k++) {
+        at->key[k] += 64 * lines;
+        at->ahead[k] += 64 * lines;
+    }
+    at->query += 64 * lines / step * heads * LANES;
+}
+
+/* Over whole rows. */
+INLINE void score_rows(vf *sum, struct score_place *at, size_t D, const size_t keys,
+                       const size_t heads, const enum attn_stored type)
+{
+    enum { AT_ONCE = 4 };
+    const size_t line = 64 / bytes_of(type);
+    size_t left = D;
+#pragma GCC unroll 4
+    for (; left >= AT_ONCE * line; left -= AT_ONCE * line)
+        score_lines(sum, at, keys, heads, AT_ONCE, type);
+    for (; left >= line; left -= line)
+        score_lines(sum, at, keys, heads, 1, type);
+    while (left > 0) {
+        const size_t count = left < LANES ? left : LANES;
+#pragma GCC unroll 8
+        for (size_t k = 0; k < keys; k++) {
+            score_step(sum + k * heads, at->query, at->key[k], heads, count, type);
+            at->key[k] += count * bytes_of(type);
+        }
+        at->query += heads * LANES;
+        left -= count;
+    }
+}
+
+/* As many keys as make a vector of scores.  Sums are turned as soon as there are four of
+ * them, so that this goes on beside the multiply-adds of the keys after. */
+INLINE vf score_tile(const struct attn_decode_panel *panel,
+                     const struct attn_decode_block *block, size_t key, const size_t D,
+                     const size_t heads, const enum attn_stored type)
+{
+    const size_t at_once = heads < SCORE_CHAINS ? SCORE_CHAINS / heads : 1;
+    vf fours[LANES / 4];
+#pragma GCC unroll 4
+    for (size_t first = 0; first < LANES / heads; first += at_once) {
+        struct score_place at = {.query = type == STORED_PAIRS
+                                              ? (const float *)panel->query_pairs
+                                              : panel->query};
+        vf sum[LANES];
+#pragma GCC unroll 8
+        for (size_t k = 0; k < at_once; k++) {
+            const size_t nth = key + first + k, last = block->keys - 1;
+            const ptrdiff_t row = (ptrdiff_t)(nth < last ? nth : last);
+            at.key[k] = block->key + row * block->key_stride;
+            at.ahead[k] = block->value + row * block->value_stride;
         }
 #pragma GCC unroll 16
-        for (size_t k = first; k < first + at_once; k++)
-            if (rest > 0)
-                score_step(sum + k * heads, panel, row[k], whole, heads, rest, type);
+        for (size_t i = 0; i < LANES; i++)
+            sum[i] = vf_set1(0.0f);
+        score_rows(sum, &at, D, at_once, heads, type);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < at_once * heads; i += 4)
+            fours[(first * heads + i) / 4] = sums_of_four(sum + i);
     }
-    const vf score = sums_of_lanes(sum);
+    const vf score = sums_of_fours(fours);
     return type == STORED_PAIRS ? score * panel->scale : score;
 }
 
+INLINE void score_tiles(float *scores, const struct attn_decode_panel *panel,
+                        const struct attn_decode_block *block, const size_t D,
+                        const size_t heads, const enum attn_stored type)
+{
+    for (size_t key = 0; key < block->keys; key += LANES / heads)
+        vf_store(scores + key * heads, score_tile(panel, block, key, D, heads, type));
+}
+
+/* Where the length of a key is known, the compiler leaves a fifth of the instructions
+ * out. */
 INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t heads,
                         const enum attn_stored type)
 {
-    struct ahead ahead =
-        ahead_of(rows_ahead_of(block->key, block->key_stride, block->keys,
-                               panel->D * bytes_of(type)),
-                 rows_ahead_of(block->value, block->value_stride, block->keys,
-                               panel->Dv * bytes_of(block->value_type)));
-    for (size_t key = 0; key < block->keys; key += LANES / heads) {
-        const char *row[LANES];
-#pragma GCC unroll 16
-        for (size_t k = 0; k < LANES / heads; k++) {
-            const size_t nth = key + k < block->keys ? key + k : block->keys - 1;
-            row[k] = block->key + (ptrdiff_t)nth * block->key_stride;
-        }
-        vf_store(scores + key * heads, score_tile(panel, row, &ahead, heads, type));
-    }
+    if (panel->D == 128)
+        score_tiles(scores, panel, block, 128, heads, type);
+    else if (panel->D == 64)
+        score_tiles(scores, panel, block, 64, heads, type);
+    else
+        score_tiles(scores, panel, block, panel->D, heads, type);
+    fetch_rests(block->value, block->value_stride, block->keys, panel->D * bytes_of(type),
+                panel->Dv * bytes_of(block->value_type));
 }
 
 INLINE void score_block(float *scores, const struct attn_decode_panel *panel,

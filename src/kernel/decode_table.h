@@ -8,9 +8,9 @@
 #include "kernel/table.h"
 #include <string.h>
 
-/* Keys in a block: with 128 a block of fp32 values leaves the first cache before it is
- * used, which costs a sixth of the time.  Of 8 bits twice as many stay there. */
-enum { ATTN_DECODE_KEYS = 64, ATTN_DECODE_BYTE_KEYS = 128 };
+/* Keys in a block: with 64 one of fp32 leaves the first cache before it is used, and is
+ * fetched too far ahead, which costs a tenth of the time.  Of 8 bits more stay there. */
+enum { ATTN_DECODE_KEYS = 32, ATTN_DECODE_BYTE_KEYS = 128 };
 
 /* How keys and values are stored: a type of the header, or 8 bits with a scale a row. */
 enum attn_stored {
@@ -64,20 +64,23 @@ static inline size_t attn_bytes_chunks(size_t D)
 }
 
 /* The query's side.  Rows of query and output are padded to pairs of vectors, query with
- * 0. */
+ * 0.  Unless keys are of 8 bits, vectors of the heads' queries lie side by side. */
 struct attn_decode_panel {
     size_t heads; /* to a key: a power of two, at most the lanes.  Those beyond the
                    * problem's have queries of 0 */
     size_t D, Dv;
     size_t query_stride, output_stride; /* floats from one head to the next */
-    float *query;                       /* [heads][D], multiplied by scale */
+    size_t query_step;                  /* floats from one vector to the next */
+    float
+        *query; /* [D / lanes][heads][lanes], multiplied by scale; of 8 bits [heads][D] */
     struct attn_additive *additive; /* [heads], for additive scores, which `query` then is
                                      * not consulted for; NULL: scores are products */
-    float *output;                  /* [heads][Dv]: Σ e^(score − reference) · value */
+    float *output; /* [heads][Dv]: Σ e^(score − reference) · value; of pairs not in the
+                    * order of elements until order_output has been called */
 
     /* Pairs of bfloat16: keys and values are multiplied as they are, with queries as they
      * are, and weights that are rounded; D and Dv are multiples of two vectors. */
-    uint16_t *query_pairs; /* [heads][D], of query's stride; NULL: not so */
+    uint16_t *query_pairs; /* [D / pair][heads][pair]; NULL: not so */
     float scale;           /* of scores, then */
 
     /* For 8 bits: query = whole number · query_scale, as near as 16 bits come.  Two
@@ -149,6 +152,10 @@ struct attn_decode_kernels {
      * pairs, adds the rounded weights to the lanes' rounded_sum. */
     void (*value)(struct attn_decode_panel *panel, float *weights,
                   const struct attn_decode_block *block);
+
+    /* Brings the output of pairs in order, at the end of a split; NULL where there are
+     * none. */
+    void (*order_output)(struct attn_decode_panel *panel);
 
     /* For attn_plan: how 8 bits are multiplied; pairs of bfloat16, NULL where there are
      * none. */

@@ -7,23 +7,23 @@
 #include "kernel/finite.h"
 #include "kernel/softmax.h"
 
+/* Some elements of the values of some keys; meanwhile the lines at the same places of as
+ * many rows `ahead` are fetched, of as many vectors as are asked for. */
 struct value_tile {
     float *output; /* at the tile's first element */
     const float *weights;
-    const char *value;
+    const char *value, *ahead;
     size_t output_stride, weight_stride, keys;
-    ptrdiff_t value_stride;
-    struct ahead *ahead;
-    size_t ahead_lines; /* a key */
+    ptrdiff_t value_stride, ahead_stride;
 };
 
 INLINE void value_tile(const struct value_tile *t, const size_t heads,
-                       const size_t vectors, const size_t count,
+                       const size_t vectors, const size_t fetched, const size_t count,
                        const enum attn_stored type)
 {
     vf sum[VALUE_TILE];
     const float *weight = t->weights;
-    const char *value = t->value;
+    const char *value = t->value, *ahead = t->ahead;
 #pragma GCC unroll 4
     for (size_t h = 0; h < heads; h++)
 #pragma GCC unroll 16
@@ -33,19 +33,20 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
     do {
         vf x[VALUE_TILE];
 #pragma GCC unroll 16
-        for (size_t v = 0; v < vectors; v++)
+        for (size_t v = 0; v < vectors; v++) {
             x[v] = load_row(value, v * LANES, count, type);
+            if (v < fetched && v * LANES * bytes_of(type) % 64 == 0)
+                fetch_line(ahead + v * LANES * bytes_of(type));
+        }
 #pragma GCC unroll 4
-        for (size_t h = 0; h < heads; h++) {
+        for (size_t h = 0; h < heads; h++)
 #pragma GCC unroll 16
             for (size_t v = 0; v < vectors; v++)
                 sum[h * vectors + v] =
                     vf_fma(vf_set1(weight[h]), x[v], sum[h * vectors + v]);
-            if (h < t->ahead_lines)
-                fetch(t->ahead);
-        }
         weight += t->weight_stride;
         value += t->value_stride;
+        ahead += t->ahead_stride;
     } while (++key < t->keys);
 #pragma GCC unroll 4
     for (size_t h = 0; h < heads; h++)
@@ -54,46 +55,73 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
             vf_store(t->output + h * t->output_stride + v * LANES, sum[h * vectors + v]);
 }
 
-/* Lines to be fetched for every key of a tile, so that all tiles fetch a whole row. */
-INLINE size_t lines_of_tile(const struct attn_decode_panel *panel,
-                            const enum attn_stored type)
+/* What is read after the block's values: keys of the next block.  Where there are none,
+ * or other heads have fetched them, the values themselves, which costs next to nothing.
+ */
+struct rows_ahead {
+    const char *row;
+    ptrdiff_t stride;
+};
+
+INLINE struct rows_ahead rows_ahead_of(const struct attn_decode_block *block,
+                                       bool fetched)
 {
-    const size_t heads = panel->heads < VALUE_HEADS ? panel->heads : VALUE_HEADS;
-    const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
-    const size_t rest = panel->Dv % LANES, whole = panel->Dv - rest;
-    const size_t tiles =
-        whole / (most * LANES) + whole % (most * LANES) / LANES + (rest > 0);
-    const size_t parts = tiles * (panel->heads / heads);
-    return ((panel->Dv * bytes_of(type) + 63) / 64 + parts - 1) / parts;
+    if (fetched || block->next_keys == 0)
+        return (struct rows_ahead){block->value, block->value_stride};
+    return (struct rows_ahead){block->next_key, block->key_stride};
 }
 
+/* What it does not cover. */
+INLINE void fetch_rests_ahead(const struct attn_decode_panel *panel,
+                              const struct attn_decode_block *block)
+{
+    fetch_rests(block->next_key, block->key_stride, block->next_keys,
+                panel->Dv * bytes_of(block->value_type),
+                panel->D * bytes_of(block->key_type));
+}
+
+/* For heads `head` to head + heads − 1.  The first few tiles of heads share the fetching.
+ */
 INLINE void value_heads(const struct attn_decode_panel *panel, const float *weights,
-                        const struct attn_decode_block *block, struct ahead *ahead,
-                        size_t head, const size_t heads, const enum attn_stored type)
+                        const struct attn_decode_block *block, size_t head,
+                        const size_t heads, const size_t shares,
+                        const enum attn_stored type)
 {
     const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
     const size_t rest = panel->Dv % LANES, whole = panel->Dv - rest;
+    const size_t share = head / heads;
+    const size_t ahead_of_share = share * (most / shares) * LANES * bytes_of(type);
+    const struct rows_ahead ahead = rows_ahead_of(block, share >= shares);
     struct value_tile t = {
         .output_stride = panel->output_stride,
         .weights = weights + head,
         .weight_stride = panel->heads,
         .keys = block->keys,
         .value_stride = block->value_stride,
-        .ahead = ahead,
-        .ahead_lines = lines_of_tile(panel, type),
+        .ahead_stride = ahead.stride,
     };
     for (size_t d = 0; d < panel->Dv;) {
         const size_t vectors = d + most * LANES <= whole ? most : 1;
         t.output = panel->output + head * panel->output_stride + d;
         t.value = block->value + d * bytes_of(type);
+        t.ahead = ahead.row + d * bytes_of(type) + (share < shares ? ahead_of_share : 0);
         if (vectors > 1)
-            value_tile(&t, heads, most, LANES, type);
+            value_tile(&t, heads, most, most / shares, LANES, type);
         else if (d < whole)
-            value_tile(&t, heads, 1, LANES, type);
+            value_tile(&t, heads, 1, 1, LANES, type);
         else
-            value_tile(&t, heads, 1, rest, type);
+            value_tile(&t, heads, 1, 1, rest, type);
         d += vectors * LANES;
     }
+}
+
+/* Two heads of eight vectors make a tile as well as four of four; so it reads values of
+ * fp32 of 128 elements whole, as memory likes.  Those of 16 bits would be converted more
+ * often. */
+INLINE bool takes_whole_values(const struct attn_decode_panel *panel,
+                               const enum attn_stored type)
+{
+    return VF_BYTES == 64 && type == ATTN_STORED_F32 && panel->Dv % (8 * LANES) == 0;
 }
 
 /* Whether a key that is hidden from some head may have a value of 0 · NaN. */
@@ -130,20 +158,6 @@ INLINE void value_of_seen(const struct attn_decode_panel *panel, const float *we
     }
 }
 
-/* Values are read a few elements of all keys at a time, so only of few keys, or they
- * would not be read in the order in which they are fetched. */
-enum { VALUE_KEYS = 16 };
-
-INLINE struct ahead values_ahead(const struct attn_decode_panel *panel,
-                                 const struct attn_decode_block *block,
-                                 const enum attn_stored type)
-{
-    return ahead_of(rows_ahead_of(block->value, block->value_stride, block->keys,
-                                  panel->Dv * bytes_of(type)),
-                    rows_ahead_of(block->next_key, block->key_stride, block->next_keys,
-                                  panel->D * bytes_of(block->key_type)));
-}
-
 INLINE void value_block(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block,
                         const enum attn_stored type)
@@ -152,21 +166,17 @@ INLINE void value_block(const struct attn_decode_panel *panel, const float *weig
         value_of_seen(panel, weights, block, type);
         return;
     }
-    struct ahead ahead = values_ahead(panel, block, type);
-    struct attn_decode_block part = *block;
-    for (size_t key = 0; key < block->keys; key += VALUE_KEYS) {
-        const float *const own = weights + key * panel->heads;
-        const size_t left = block->keys - key;
-        part.keys = left < VALUE_KEYS ? left : VALUE_KEYS;
-        part.value = block->value + (ptrdiff_t)key * block->value_stride;
-        if (panel->heads == 1)
-            value_heads(panel, own, &part, &ahead, 0, 1, type);
-        else if (panel->heads == 2)
-            value_heads(panel, own, &part, &ahead, 0, 2, type);
-        else
-            for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
-                value_heads(panel, own, &part, &ahead, head, VALUE_HEADS, type);
-    }
+    if (panel->heads == 1)
+        value_heads(panel, weights, block, 0, 1, 1, type);
+    else if (panel->heads == 2)
+        value_heads(panel, weights, block, 0, 2, 1, type);
+    else if (takes_whole_values(panel, type))
+        for (size_t head = 0; head < panel->heads; head += 2)
+            value_heads(panel, weights, block, head, 2, 2, type);
+    else
+        for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
+            value_heads(panel, weights, block, head, VALUE_HEADS, 1, type);
+    fetch_rests_ahead(panel, block);
 }
 
 #endif

@@ -108,13 +108,15 @@ INLINE void interleave_all(vf x[LANES], const size_t count)
     }
 }
 
-/* Lane n is the sum of all lanes of x[n]. */
-INLINE vf sums_of_lanes(vf x[LANES])
+/* Lane n of every 128 bits is what those of x[n] add up to. */
+INLINE vf sums_of_four(const vf x[4])
 {
-#pragma GCC unroll 4
-    for (size_t i = 0; i < LANES; i += 4)
-        x[i / 4] =
-            add_pairs(add_singles(x[i], x[i + 1]), add_singles(x[i + 2], x[i + 3]));
+    return add_pairs(add_singles(x[0], x[1]), add_singles(x[2], x[3]));
+}
+
+/* Four lanes for each of some vectors of four sums. */
+INLINE vf sums_of_fours(const vf x[LANES / 4])
+{
 #if VF_BYTES == 64
     return add_quarters(add_halves(x[0], x[1]), add_halves(x[2], x[3]));
 #elif VF_BYTES == 32
@@ -122,6 +124,16 @@ INLINE vf sums_of_lanes(vf x[LANES])
 #else
     return x[0];
 #endif
+}
+
+/* Lane n is the sum of all lanes of x[n]. */
+INLINE vf sums_of_lanes(const vf x[LANES])
+{
+    vf fours[LANES / 4];
+#pragma GCC unroll 4
+    for (size_t i = 0; i < LANES / 4; i++)
+        fours[i] = sums_of_four(x + 4 * i);
+    return sums_of_fours(fours);
 }
 
 #endif
