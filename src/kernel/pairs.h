@@ -290,7 +290,8 @@ static void value_pairs(struct attn_panel *panel, const float *weights,
         struct attn_block special = *block;
         special.value = block->special;
         special.value_element_stride = 1;
-        special.careful = true;
+        special.careful =
+            block->keep || block->bias.x || !sees_all(block, 0, block->keys);
         special.opens = false;
         value(panel, weights, &special);
     }

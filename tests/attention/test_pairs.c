@@ -220,6 +220,42 @@ static void what_is_hidden_changes_no_bit(void **state)
     attn_context_destroy(context);
 }
 
+/* Nothing is hidden, so nobody has written down which lane sees what. */
+static void what_is_not_finite_is_seen_by_all(void **state)
+{
+    (void)state;
+    enum { LENGTH = 40, SIZE = 21 };
+    static const double poison[] = {NAN, INFINITY, -INFINITY};
+    attn_context *const context = context_with_pairs();
+    const attn_shape shape = {
+        .B = 1, .H = 1, .Hk = 1, .Lq = LENGTH, .Lk = LENGTH, .D = SIZE, .Dv = SIZE};
+    attn_options options;
+    attn_options_init(&options, &shape);
+    uint16_t query[LENGTH * SIZE] = {0}, value[LENGTH * SIZE] = {0};
+    uint16_t output[LENGTH * SIZE];
+    attn_tensors tensors = {
+        .query = attn_input_dense(query, 1, LENGTH, SIZE),
+        .key = attn_input_dense(query, 1, LENGTH, SIZE),
+        .value = attn_input_dense(value, 1, LENGTH, SIZE),
+        .output = attn_output_dense(output, 1, LENGTH, SIZE),
+    };
+    tensors.query.type = tensors.key.type = ATTN_BF16;
+    tensors.value.type = tensors.output.type = ATTN_BF16;
+    assert_uses_pairs(context, &shape, &tensors, &options);
+    for (int64_t n = 0; n < 3 * LENGTH; n++) {
+        const int64_t at = n / 3 * SIZE + n % SIZE;
+        attn_reference_store(value, ATTN_BF16, at, poison[n % 3]);
+        assert_ok(context, attn_forward(context, &shape, &tensors, &options));
+        for (int64_t i = 0; i < LENGTH * SIZE; i++) {
+            const double got = attn_reference_load(output, ATTN_BF16, i);
+            const double expected = i % SIZE == n % SIZE ? poison[n % 3] : 0.0;
+            assert_true(isnan(expected) ? isnan(got) : got == expected);
+        }
+        value[at] = 0;
+    }
+    attn_context_destroy(context);
+}
+
 /* The weights, rounded as they are, sum to 1. */
 static void equal_values_are_the_output(void **state)
 {
@@ -286,6 +322,7 @@ int main(void)
         cmocka_unit_test(pairs_agree_with_the_reference),
         cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(what_is_hidden_changes_no_bit),
+        cmocka_unit_test(what_is_not_finite_is_seen_by_all),
         cmocka_unit_test(equal_values_are_the_output),
         cmocka_unit_test(statistics_and_lse_change_no_bit),
         cmocka_unit_test(fp32_has_the_bits_of_avx512),
