@@ -52,8 +52,18 @@ static bool counts_seen_keys(const struct attn_problem *problem)
            (!blocks->data || blocks->stride[1] == 0 || problem->shape->H == 1);
 }
 
-/* The split begins with a key that is seen, and ends where a block of the kernels does.
- */
+static bool is_of_bytes(const struct attn_problem *problem)
+{
+    return problem->cached && problem->cached->cache->options.type == ATTN_CACHE_I8;
+}
+
+static int64_t block_keys(const struct attn_problem *problem)
+{
+    return is_of_bytes(problem) ? ATTN_DECODE_BYTE_KEYS : ATTN_DECODE_KEYS;
+}
+
+/* The split begins with a key that is seen, and ends where a block of the kernels does:
+ * no block belongs to two. */
 static int64_t end_of_split(const struct attn_problem *problem,
                             const struct attn_sequence *sequence,
                             const struct attn_head *head, int64_t first, int64_t seen_end)
@@ -62,7 +72,7 @@ static int64_t end_of_split(const struct attn_problem *problem,
     int64_t left = ATTN_SPLIT_KEYS, end = first;
     while (left > 0 && attn_next_seen(problem, sequence, head, 0, seen_end, &run)) {
         const int64_t stop = run.first + left;
-        const int64_t cut = stop - stop % ATTN_DECODE_KEYS;
+        const int64_t cut = stop - stop % block_keys(problem);
         if (stop < run.end)
             return cut > run.first ? cut : end;
         left -= run.end - run.first;
@@ -77,11 +87,9 @@ static int64_t end_of_split(const struct attn_problem *problem,
 static int64_t split_keys(const struct attn_problem *problem, struct attn_key_range seen)
 {
     const bool many = seen.end - seen.first >= ATTN_MANY_KEYS;
-    const bool bytes =
-        problem->cached && problem->cached->cache->options.type == ATTN_CACHE_I8;
     if (!many || problem->options->log_forget.data)
         return ATTN_SPLIT_KEYS;
-    return bytes ? ATTN_MANY_KEYS / 4 : ATTN_MANY_KEYS / 8;
+    return is_of_bytes(problem) ? ATTN_MANY_KEYS / 4 : ATTN_MANY_KEYS / 8;
 }
 
 void attn_decode_next_split(const struct attn_problem *problem,
@@ -151,7 +159,7 @@ bool attn_decode_stores_bytes(const struct attn_forward *forward)
 
 int64_t attn_decode_keys(const struct attn_forward *forward)
 {
-    return attn_decode_stores_bytes(forward) ? ATTN_DECODE_BYTE_KEYS : ATTN_DECODE_KEYS;
+    return block_keys(forward->problem);
 }
 
 /* Of scores, and of what is added to them, of one block. */

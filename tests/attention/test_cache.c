@@ -858,6 +858,55 @@ static void long_splits_of_eight_bits_give_what_short_ones_do(void **state)
     on_every_level(check_long_splits);
 }
 
+/* With sink keys beside a window, splits end where keys that are seen add up: a worker
+ * that reads several of them in a row does not read on beyond the end of one. */
+static void check_splits_of_runs(attn_context *context)
+{
+    enum { L = 5000, D = 16 };
+    struct text t = text_create(1, 1, L, D, D);
+    const attn_cache_options cache_options = {
+        .Hk = 1, .D = D, .Dv = D, .pages = 200, .page_keys = 33, .type = ATTN_CACHE_I8};
+    attn_cache *const cache = create(context, &cache_options);
+    const int64_t sequence = open_sequence(context, cache);
+    const attn_batch batch = {1, &sequence, 1};
+    float output[2][D];
+    float *const received = allocate(2 * L, sizeof *received);
+    assert_ok(context, append(context, cache, sequence, t.key, t.value, L, 0, L));
+    for (int n = 0; n < 2; n++) {
+        size_t used = 1;
+        const attn_context_options context_options = {.isa = attn_context_isa(context),
+                                                      .threads = n == 0 ? 1 : 8,
+                                                      .parallel_for = thread_each,
+                                                      .pool = &used};
+        attn_context *threaded = NULL;
+        assert_int_equal(attn_context_create(&threaded, &context_options), ATTN_OK);
+        attn_options options;
+        attn_options_init(&options, &t.shape);
+        options.causal = true;
+        options.window_left = 4500;
+        options.sink_keys = 3;
+        attn_tensors tensors = at_position(&t, 0, output[n]);
+        tensors.statistics.received = received + n * L;
+        assert_ok(threaded, attn_decode(threaded, cache, &batch, &tensors, &options));
+        attn_context_destroy(threaded);
+    }
+    double sum = 0.0;
+    for (int key = 0; key < L; key++)
+        sum += (double)received[key];
+    assert_float_equal(sum, 1.0, 1e-5);
+    assert_memory_equal(received, received + L, L * sizeof *received);
+    assert_memory_equal(output[0], output[1], sizeof output[0]);
+    free(received);
+    attn_cache_destroy(cache);
+    text_destroy(&t);
+}
+
+static void splits_of_eight_bits_are_the_same_for_any_threads(void **state)
+{
+    (void)state;
+    on_every_level(check_splits_of_runs);
+}
+
 static void the_plan_names_the_path_and_exactly_the_scratch(void **state)
 {
     (void)state;
@@ -1057,6 +1106,7 @@ int main(void)
         cmocka_unit_test(what_is_done_in_any_order_is_what_a_naive_model_does),
         cmocka_unit_test(threads_and_company_change_no_bit),
         cmocka_unit_test(long_splits_of_eight_bits_give_what_short_ones_do),
+        cmocka_unit_test(splits_of_eight_bits_are_the_same_for_any_threads),
         cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
         cmocka_unit_test(a_token_takes_the_bytes_it_says),
         cmocka_unit_test(what_a_cache_cannot_do_is_refused_by_name),
