@@ -12,7 +12,7 @@
 
 struct attn_forward;
 
-enum { ATTN_SPLIT_KEYS = 512, ATTN_MANY_KEYS = 8192 };
+enum { ATTN_SPLIT_KEYS = 512 };
 
 /* What attn_forward keeps for decoding. */
 struct attn_splits {

@@ -81,15 +81,16 @@ static int64_t end_of_split(const struct attn_problem *problem,
     return end;
 }
 
-/* To begin a split, to store and to merge it takes about as long as 30 keys, of 8
- * bits 60. Where there are enough for four splits a group all the same, these are longer.
- */
+/* To begin a split, to store and to merge it takes about as long as 30 keys, of 8 bits
+ * 60.  Where keys are enough for four splits a group all the same, these are longer. */
+enum { MANY_KEYS = 8192 };
+
 static int64_t split_keys(const struct attn_problem *problem, struct attn_key_range seen)
 {
-    const bool many = seen.end - seen.first >= ATTN_MANY_KEYS;
+    const bool many = seen.end - seen.first >= MANY_KEYS;
     if (!many || problem->options->log_forget.data)
         return ATTN_SPLIT_KEYS;
-    return is_of_bytes(problem) ? ATTN_MANY_KEYS / 4 : ATTN_MANY_KEYS / 8;
+    return is_of_bytes(problem) ? MANY_KEYS / 4 : MANY_KEYS / 8;
 }
 
 void attn_decode_next_split(const struct attn_problem *problem,

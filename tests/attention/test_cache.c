@@ -771,8 +771,7 @@ static void what_is_done_in_any_order_is_what_a_naive_model_does(void **state)
 static void check_threads(attn_context *context)
 {
     enum { L = 8700, H = 8, HK = 2, D = 32, FLOATS = H * D };
-    static const int64_t lengths[] = {2999, 1,
-                                      L}; /* the last in longer splits, of bytes */
+    static const int64_t lengths[] = {2999, 1, L}; /* the last in longer splits */
     struct text t = text_create(H, HK, L, D, D);
     for (int type = 0; type < 2; type++) {
         const attn_cache_options cache_options = {.Hk = HK,
@@ -824,12 +823,12 @@ static void threads_and_company_change_no_bit(void **state)
 }
 
 /* Gates that forget nothing keep splits at 512. */
-static void check_long_splits(attn_context *context)
+static void check_long_splits_of(attn_context *context, attn_cache_type type)
 {
     enum { L = 8700, H = 4, D = 16, FLOATS = H * D };
     struct text t = text_create(H, 1, L, D, D);
     const attn_cache_options cache_options = {
-        .Hk = 1, .D = D, .Dv = D, .pages = 70, .type = ATTN_CACHE_I8};
+        .Hk = 1, .D = D, .Dv = D, .pages = 70, .type = type};
     attn_cache *const cache = create(context, &cache_options);
     const int64_t sequence = open_sequence(context, cache);
     const attn_batch batch = {1, &sequence, H};
@@ -852,7 +851,15 @@ static void check_long_splits(attn_context *context)
     text_destroy(&t);
 }
 
-static void long_splits_of_eight_bits_give_what_short_ones_do(void **state)
+static void check_long_splits(attn_context *context)
+{
+    check_long_splits_of(context, ATTN_CACHE_F32);
+    check_long_splits_of(context, ATTN_CACHE_F16);
+    check_long_splits_of(context, ATTN_CACHE_BF16);
+    check_long_splits_of(context, ATTN_CACHE_I8);
+}
+
+static void long_splits_give_what_short_ones_do(void **state)
 {
     (void)state;
     on_every_level(check_long_splits);
@@ -1105,7 +1112,7 @@ int main(void)
         cmocka_unit_test(a_fork_shares_pages_until_one_of_both_writes),
         cmocka_unit_test(what_is_done_in_any_order_is_what_a_naive_model_does),
         cmocka_unit_test(threads_and_company_change_no_bit),
-        cmocka_unit_test(long_splits_of_eight_bits_give_what_short_ones_do),
+        cmocka_unit_test(long_splits_give_what_short_ones_do),
         cmocka_unit_test(splits_of_eight_bits_are_the_same_for_any_threads),
         cmocka_unit_test(the_plan_names_the_path_and_exactly_the_scratch),
         cmocka_unit_test(a_token_takes_the_bytes_it_says),
