@@ -13,7 +13,7 @@ struct attn_forward {
     const struct attn_kernels *kernels;
     const struct attn_pair_kernels *pairs; /* that stand in for some of them, or NULL */
     bool statistics;                       /* any that the panels keep */
-    bool calls_ahead;                      /* short sequences do */
+    bool calls_ahead;                      /* for the next head, if sequences are short */
     struct attn_sweep sweep;
 
     int64_t units, panel_units; /* the others decode */

@@ -120,8 +120,9 @@ static struct attn_key_range seen_near(const struct attn_panel *panel,
     return attn_keys_near(walk->problem, &walk->sequence, panel->first_query + i, key);
 }
 
-/* One end of what lanes see, where it stands still or moves with every lane; else says
- * false.  Lanes beyond the last query look where it looks. */
+/* One end of what lanes see, which moves by a key a lane at most and never back, where it
+ * stands still or moves with every lane; else says false.  Lanes beyond the last query
+ * look where it looks. */
 static bool fill_end(int32_t *ends, size_t width, int64_t of_first, int64_t of_last,
                      int64_t last, int64_t keys)
 {
