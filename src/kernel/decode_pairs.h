@@ -70,7 +70,8 @@ INLINE void pair_rows(const char *a, const char *b, vf *low, vf *high)
     vf_interleave_halves(vf_load((const float *)a), vf_load((const float *)b), low, high);
 }
 
-/* Sums of pairs stay in that order to the end of a split. */
+/* Sums of pairs stay in that order to the end of a split.  Of two vectors, eight quarters
+ * are shuffled like cards: three times is as before. */
 static void order_output(struct attn_decode_panel *panel)
 {
     for (size_t h = 0; h < panel->heads; h++)
@@ -82,19 +83,6 @@ static void order_output(struct attn_decode_panel *panel)
             vf_store(x + LANES,
                      __builtin_shufflevector(a, b, 8, 9, 10, 11, 24, 25, 26, 27, 12, 13,
                                              14, 15, 28, 29, 30, 31));
-        }
-}
-
-static void unorder_output(struct attn_decode_panel *panel)
-{
-    for (size_t h = 0; h < panel->heads; h++)
-        for (size_t d = 0; d < panel->Dv; d += 2 * LANES) {
-            float *const x = panel->output + h * panel->output_stride + d;
-            const vf a = vf_load(x), b = vf_load(x + LANES);
-            vf_store(x, __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17,
-                                                18, 19, 24, 25, 26, 27));
-            vf_store(x + LANES, __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15,
-                                                        20, 21, 22, 23, 28, 29, 30, 31));
         }
 }
 
@@ -192,7 +180,8 @@ static void decode_value_pairs(struct attn_decode_panel *panel, float *weights,
     if (block->hides && !values_are_finite(panel, block)) {
         order_output(panel);
         value_of_seen(panel, weights, block, ATTN_STORED_BF16);
-        unorder_output(panel);
+        order_output(panel);
+        order_output(panel);
     } else {
         value_pair_block(panel, weights, block);
     }

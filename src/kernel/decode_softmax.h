@@ -28,14 +28,10 @@ static void decode_keep_top(struct attn_decode_panel *panel, const float *scores
     }
 }
 
-struct largest {
-    vf score;
-    vi key; /* the lowest that has it; only if asked for */
-};
-
-INLINE struct largest column_largest(const struct column *c, const bool with_key)
+/* Its key only if asked for. */
+INLINE struct best column_largest(const struct column *c, const bool with_key)
 {
-    struct largest largest = {vf_set1(-INFINITY), vi_set1(0)};
+    struct best largest = {vf_set1(-INFINITY), vi_set1(0)};
     vi counter = vi_set1(0);
     for (size_t key = 0; key < c->keys; key++) {
         const vf score = vf_load(c->scores + key * c->width);
@@ -49,7 +45,7 @@ INLINE struct largest column_largest(const struct column *c, const bool with_key
 
 static void decode_remember_largest(struct attn_decode_panel *panel,
                                     const struct attn_decode_block *block,
-                                    const struct largest *largest)
+                                    const struct best *largest)
 {
     struct attn_panel *const lanes = &panel->lanes;
     const vi grows = largest->score > vf_load(lanes->largest_score);
@@ -99,7 +95,7 @@ static void decode_softmax(struct attn_decode_panel *panel, float *scores,
     };
     if (sweep->top > 0)
         decode_keep_top(panel, scores, block, sweep->top);
-    struct largest largest;
+    struct best largest;
     if (sweep->largest) {
         largest = column_largest(&column, true);
         decode_remember_largest(panel, block, &largest);

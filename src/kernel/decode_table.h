@@ -64,15 +64,15 @@ static inline size_t attn_bytes_chunks(size_t D)
 }
 
 /* The query's side.  Rows of query and output are padded to pairs of vectors, query with
- * 0.  Unless keys are of 8 bits, vectors of the heads' queries lie side by side. */
+ * 0.  Queries lie as [D / lanes][heads][lanes], the same vector of all heads side by
+ * side; for keys of 8 bits as [heads][D]. */
 struct attn_decode_panel {
     size_t heads; /* to a key: a power of two, at most the lanes.  Those beyond the
                    * problem's have queries of 0 */
     size_t D, Dv;
     size_t query_stride, output_stride; /* floats from one head to the next */
     size_t query_step;                  /* floats from one vector to the next */
-    float
-        *query; /* [D / lanes][heads][lanes], multiplied by scale; of 8 bits [heads][D] */
+    float *query;                       /* multiplied by scale */
     struct attn_additive *additive; /* [heads], for additive scores, which `query` then is
                                      * not consulted for; NULL: scores are products */
     float *output; /* [heads][Dv]: Σ e^(score − reference) · value; of pairs not in the
