@@ -122,8 +122,6 @@ struct attn_rows {
     void (*turn)(float *y, const float *x, const float *cosine, const float *sine,
                  const struct attn_turn *turn);
 
-    /* y[row] = bias */
-    void (*fill)(float *y, const float *bias, size_t rows, size_t columns);
     /* sum += Σ of the rows */
     void (*sum)(float *sum, const float *x, size_t rows, size_t columns);
 

@@ -106,12 +106,6 @@ static void norm_backward(float *dx, float *gain_bias, const float *dy, const fl
     }
 }
 
-static void fill_rows(float *y, const float *bias, size_t rows, size_t columns)
-{
-    for (size_t row = 0; row < rows; row++)
-        memcpy(y + row * columns, bias, columns * sizeof(float));
-}
-
 static void sum_rows(float *sum, const float *x, size_t rows, size_t columns)
 {
     for (size_t row = 0; row < rows; row++, x += columns) {

@@ -26,7 +26,6 @@ const struct attn_rows ATTN_ROWS = {
     .gate = gate_rows,
     .gate_backward = gate_rows_backward,
     .turn = turn,
-    .fill = fill_rows,
     .sum = sum_rows,
     .dot = dot,
     .pack = pack,
