@@ -293,6 +293,49 @@ static void statistics_and_lse_change_no_bit(void **state)
     attn_context_destroy(context);
 }
 
+/* Decoding, where a value that one head must not see is NaN. */
+static void a_single_query_leaves_out_hidden_values_of_nan(void **state)
+{
+    (void)state;
+    enum { HEADS = 4, KEYS = 70, SIZE = 64, HIDDEN = 37 };
+    const attn_shape shape = {
+        .B = 1, .H = HEADS, .Hk = 1, .Lq = 1, .Lk = KEYS, .D = SIZE, .Dv = SIZE};
+    attn_context *const context = context_with_pairs();
+    attn_options options;
+    attn_options_init(&options, &shape);
+    uint8_t keep[HEADS * KEYS];
+    memset(keep, 1, sizeof keep);
+    keep[2 * KEYS + HIDDEN] = 0;
+    options.keep = (attn_keep){keep, {0, KEYS, 0, 1}};
+    uint16_t rows[KEYS * SIZE], value[KEYS * SIZE], output[2][HEADS * SIZE];
+    for (int64_t n = 0; n < KEYS * SIZE; n++) {
+        attn_reference_store(rows, ATTN_BF16, n, (double)random_float());
+        attn_reference_store(value, ATTN_BF16, n, (double)random_float());
+    }
+    for (int poisoned = 0; poisoned < 2; poisoned++) {
+        attn_tensors tensors = {
+            .query = attn_input_dense(rows, HEADS, 1, SIZE),
+            .key = attn_input_dense(rows, 1, KEYS, SIZE),
+            .value = attn_input_dense(value, 1, KEYS, SIZE),
+            .output = attn_output_dense(output[poisoned], HEADS, 1, SIZE),
+        };
+        tensors.query.type = tensors.key.type = ATTN_BF16;
+        tensors.value.type = tensors.output.type = ATTN_BF16;
+        assert_ok(context, attn_forward(context, &shape, &tensors, &options));
+        for (int64_t d = 0; d < SIZE; d++)
+            attn_reference_store(value, ATTN_BF16, HIDDEN * SIZE + d, NAN);
+    }
+    for (int64_t n = 0; n < HEADS * SIZE; n++) {
+        const double got = attn_reference_load(output[1], ATTN_BF16, n);
+        if (n / SIZE == 2)
+            assert_near((float)got, (float)attn_reference_load(output[0], ATTN_BF16, n),
+                        0x1p-8, "element", (size_t)n);
+        else
+            assert_true(isnan(got));
+    }
+    attn_context_destroy(context);
+}
+
 static void fp32_has_the_bits_of_avx512(void **state)
 {
     (void)state;
@@ -325,6 +368,7 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_is_seen_by_all),
         cmocka_unit_test(equal_values_are_the_output),
         cmocka_unit_test(statistics_and_lse_change_no_bit),
+        cmocka_unit_test(a_single_query_leaves_out_hidden_values_of_nan),
         cmocka_unit_test(fp32_has_the_bits_of_avx512),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
