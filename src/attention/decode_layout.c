@@ -154,8 +154,7 @@ struct attn_decode_counts attn_decode_count(const struct attn_forward *forward,
 
 bool attn_decode_stores_bytes(const struct attn_forward *forward)
 {
-    const struct attn_cached *const cached = forward->problem->cached;
-    return cached && cached->cache->options.type == ATTN_CACHE_I8;
+    return is_of_bytes(forward->problem);
 }
 
 int64_t attn_decode_keys(const struct attn_forward *forward)

@@ -52,7 +52,7 @@ int64_t attn_decode_splits(const struct attn_forward *forward,
 
 /* Finds the next split from split->end on, the first one from 0 on: keys up to a multiple
  * of 512, or more of many; or, where rules cut holes and all heads alike, up to 512 keys
- * that are seen. Beyond the last one, an empty one. */
+ * that are seen.  Beyond the last one, an empty one. */
 void attn_decode_next_split(const struct attn_problem *problem,
                             const struct attn_sequence *sequence,
                             struct attn_key_range *split);
