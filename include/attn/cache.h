@@ -126,7 +126,7 @@ typedef struct attn_batch {
  * Attention of one query a sequence to all keys that the sequence holds: append a token's
  * key and value first, then let it attend.  What attn_forward computes with B = count,
  * Lq = 1 and the keys of each sequence, and with the same bits where the cache keeps
- * fp32, or the type that key and value have.
+ * fp32, or the type that key and value have, and these have their elements side by side.
  *
  * @param tensors  query [count][H][1][D], output [count][H][1][Dv], lse and statistics as
  *                 in attn_forward; key and value have data NULL: the cache stands in.

@@ -68,6 +68,9 @@ INLINE void fetch_stretch(struct stretch_ahead *a, size_t lines)
     }
 }
 
+/* ---- Heads ---------------------------------------------------------------------------
+ */
+
 /* 4 heads x 4 vectors: 16 accumulators + 4 + 1 of 32 registers; 4 x 2 of 16. */
 enum { VALUE_HEADS = 4, VALUE_TILE = VF_REGISTERS == 32 ? 16 : 8 };
 
