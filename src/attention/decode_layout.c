@@ -59,7 +59,9 @@ static bool is_of_bytes(const struct attn_problem *problem)
 
 static int64_t block_keys(const struct attn_problem *problem)
 {
-    return is_of_bytes(problem) ? ATTN_DECODE_BYTE_KEYS : ATTN_DECODE_KEYS;
+    if (is_of_bytes(problem))
+        return ATTN_DECODE_BYTE_KEYS;
+    return problem->shape->D > 64 ? ATTN_DECODE_KEYS / 2 : ATTN_DECODE_KEYS;
 }
 
 /* The split begins with a key that is seen, and ends where a block of the kernels does:

@@ -151,6 +151,9 @@ INLINE void value_heads_pairs(const struct attn_decode_panel *panel, const float
         if (v + most <= vectors) {
             value_tile_pairs(&t, heads, most);
             v += most;
+        } else if (most > 1 && v + most / 2 <= vectors) {
+            value_tile_pairs(&t, heads, most / 2);
+            v += most / 2;
         } else {
             value_tile_pairs(&t, heads, 1);
             v++;

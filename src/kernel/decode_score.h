@@ -29,8 +29,8 @@ INLINE void score_step(vf *sum, const float *query, const char *key, const size_
     }
 }
 
-/* Keys are taken one after the other, which memory likes, but enough of them at once for
- * the multiply-adds not to wait for each other. */
+/* Keys are read one after the other, which memory likes; those that are converted a few
+ * side by side, so that multiply-adds do not wait for each other. */
 enum { SCORE_CHAINS = VF_BYTES == 32 ? 8 : 4 };
 
 /* A few keys from one place of their rows on, the queries there, and rows of which the
@@ -64,16 +64,17 @@ INLINE void score_lines(vf *sum, struct score_place *at, const size_t keys,
     at->query += 64 * lines / step * heads * LANES;
 }
 
-/* Over whole rows. */
-INLINE void score_rows(vf *sum, struct score_place *at, size_t D, const size_t keys,
-                       const size_t heads, const enum attn_stored type)
+/* Over whole rows; of a known length without loops. */
+INLINE void score_rows(vf *sum, struct score_place *at, size_t D, const bool known,
+                       const size_t keys, const size_t heads, const enum attn_stored type)
 {
     enum { AT_ONCE = 4 };
     const size_t line = 64 / bytes_of(type);
     size_t left = D;
+    if (known)
 #pragma GCC unroll 4
-    for (; left >= AT_ONCE * line; left -= AT_ONCE * line)
-        score_lines(sum, at, keys, heads, AT_ONCE, type);
+        for (; left >= AT_ONCE * line; left -= AT_ONCE * line)
+            score_lines(sum, at, keys, heads, AT_ONCE, type);
     for (; left >= line; left -= line)
         score_lines(sum, at, keys, heads, 1, type);
     while (left > 0) {
@@ -88,31 +89,43 @@ INLINE void score_rows(vf *sum, struct score_place *at, size_t D, const size_t k
     }
 }
 
+INLINE struct score_place place_of(const struct attn_decode_panel *panel,
+                                   const struct attn_decode_block *block, size_t key,
+                                   const size_t keys, const enum attn_stored type)
+{
+    struct score_place at = {
+        .query = type == STORED_PAIRS ? (const float *)panel->query_pairs : panel->query};
+#pragma GCC unroll 8
+    for (size_t k = 0; k < keys; k++) {
+        const size_t last = block->keys - 1;
+        const ptrdiff_t row = (ptrdiff_t)(key + k < last ? key + k : last);
+        at.key[k] = block->key + row * block->key_stride;
+        at.ahead[k] = block->value + row * block->value_stride;
+    }
+    return at;
+}
+
 /* As many keys as make a vector of scores.  Sums are turned as soon as there are four of
  * them, so that this goes on beside the multiply-adds of the keys after. */
 INLINE vf score_tile(const struct attn_decode_panel *panel,
                      const struct attn_decode_block *block, size_t key, const size_t D,
-                     const size_t heads, const enum attn_stored type)
+                     const bool known, const size_t heads, const enum attn_stored type)
 {
     const size_t at_once = heads < SCORE_CHAINS ? SCORE_CHAINS / heads : 1;
+    const bool in_turn = type == ATTN_STORED_F32 || type == STORED_PAIRS;
+    const size_t beside = in_turn ? 1 : at_once;
     vf fours[LANES / 4];
 #pragma GCC unroll 4
     for (size_t first = 0; first < LANES / heads; first += at_once) {
-        struct score_place at = {.query = type == STORED_PAIRS
-                                              ? (const float *)panel->query_pairs
-                                              : panel->query};
         vf sum[LANES];
-#pragma GCC unroll 8
-        for (size_t k = 0; k < at_once; k++) {
-            const size_t nth = key + first + k, last = block->keys - 1;
-            const ptrdiff_t row = (ptrdiff_t)(nth < last ? nth : last);
-            at.key[k] = block->key + row * block->key_stride;
-            at.ahead[k] = block->value + row * block->value_stride;
-        }
 #pragma GCC unroll 16
         for (size_t i = 0; i < LANES; i++)
             sum[i] = vf_set1(0.0f);
-        score_rows(sum, &at, D, at_once, heads, type);
+#pragma GCC unroll 8
+        for (size_t n = 0; n < at_once; n += beside) {
+            struct score_place at = place_of(panel, block, key + first + n, beside, type);
+            score_rows(sum + n * heads, &at, D, known, beside, heads, type);
+        }
 #pragma GCC unroll 4
         for (size_t i = 0; i < at_once * heads; i += 4)
             fours[(first * heads + i) / 4] = sums_of_four(sum + i);
@@ -123,24 +136,26 @@ INLINE vf score_tile(const struct attn_decode_panel *panel,
 
 INLINE void score_tiles(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t D,
-                        const size_t heads, const enum attn_stored type)
+                        const bool known, const size_t heads, const enum attn_stored type)
 {
     for (size_t key = 0; key < block->keys; key += LANES / heads)
-        vf_store(scores + key * heads, score_tile(panel, block, key, D, heads, type));
+        vf_store(scores + key * heads,
+                 score_tile(panel, block, key, D, known, heads, type));
 }
 
 /* Where the length of a key is known, the compiler leaves a fifth of the instructions
- * out. */
+ * out; and takes twice as long, so only the most frequent are. */
 INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t heads,
                         const enum attn_stored type)
 {
-    if (panel->D == 128)
-        score_tiles(scores, panel, block, 128, heads, type);
-    else if (panel->D == 64)
-        score_tiles(scores, panel, block, 64, heads, type);
+    const bool frequent = heads == 1 || heads == 4;
+    if ((frequent || heads == 8) && panel->D == 128)
+        score_tiles(scores, panel, block, 128, true, heads, type);
+    else if (frequent && panel->D == 64)
+        score_tiles(scores, panel, block, 64, true, heads, type);
     else
-        score_tiles(scores, panel, block, panel->D, heads, type);
+        score_tiles(scores, panel, block, panel->D, false, heads, type);
     fetch_rests(block->value, block->value_stride, block->keys, panel->D * bytes_of(type),
                 panel->Dv * bytes_of(block->value_type));
 }

@@ -101,12 +101,15 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
         .ahead_stride = ahead.stride,
     };
     for (size_t d = 0; d < panel->Dv;) {
-        const size_t vectors = d + most * LANES <= whole ? most : 1;
+        const size_t left = d < whole ? (whole - d) / LANES : 0;
+        const size_t vectors = left >= most ? most : left >= most / 2 ? most / 2 : 1;
         t.output = panel->output + head * panel->output_stride + d;
         t.value = block->value + d * bytes_of(type);
         t.ahead = ahead.row + d * bytes_of(type) + (share < shares ? ahead_of_share : 0);
-        if (vectors > 1)
+        if (vectors == most)
             value_tile(&t, heads, most, most / shares, LANES, type);
+        else if (vectors > 1)
+            value_tile(&t, heads, most / 2, most / 2, LANES, type);
         else if (d < whole)
             value_tile(&t, heads, 1, 1, LANES, type);
         else
