@@ -61,8 +61,9 @@ typedef void attn_parallel_for(void *pool, size_t count,
                                void *argument);
 
 typedef struct attn_context_options {
-    /** "generic", "avx2", "avx512", "avx512bf16" or "neon".  NULL takes the environment's
-     * ATTN_ISA, and where that is unset or empty the best this processor has. */
+    /** "generic", "avx2", "avx512", "avx512bf16", "amx" or "neon".  NULL takes the
+     * environment's ATTN_ISA, and where that is unset or empty the best this processor
+     * has. */
     const char *isa;
     /** How many tasks parallel_for can usefully run at once, at least 1.  No result
      * depends on it by a bit. */

@@ -27,7 +27,7 @@ static const char help[] =
     "  --seconds S        time for each group of figures (default 1)\n"
     "  --json             {\"version\", \"isa\", \"limits\": […], \"rows\": […]}\n"
     "\n"
-    "ATTN_ISA=generic|avx2|avx512|avx512bf16|neon chooses the instruction set.\n"
+    "ATTN_ISA=generic|avx2|avx512|avx512bf16|amx|neon chooses the instruction set.\n"
     "example: attn bench --op forward --lengths 4096 --threads 2\n";
 
 static const struct family {

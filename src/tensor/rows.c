@@ -4,9 +4,10 @@
 
 #if defined(__x86_64__)
 extern const struct attn_rows attn_rows_generic, attn_rows_avx2, attn_rows_avx512,
-    attn_rows_avx512bf16;
-static const struct attn_rows *const levels[] = {&attn_rows_avx512bf16, &attn_rows_avx512,
-                                                 &attn_rows_avx2, &attn_rows_generic};
+    attn_rows_avx512bf16, attn_rows_amx;
+static const struct attn_rows *const levels[] = {&attn_rows_amx, &attn_rows_avx512bf16,
+                                                 &attn_rows_avx512, &attn_rows_avx2,
+                                                 &attn_rows_generic};
 #elif defined(__aarch64__)
 extern const struct attn_rows attn_rows_neon;
 static const struct attn_rows *const levels[] = {&attn_rows_neon};

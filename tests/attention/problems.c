@@ -499,8 +499,8 @@ void problem_forward(attn_context *context, const struct problem *p,
 
 void on_every_level(void (*check)(attn_context *))
 {
-    static const char *const levels[] = {"generic", "avx2", "avx512", "avx512bf16",
-                                         "neon"};
+    static const char *const levels[] = {"generic",    "avx2", "avx512",
+                                         "avx512bf16", "amx",  "neon"};
     size_t ran = 0;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         attn_context *context = NULL;

@@ -11,8 +11,8 @@ static const char french[] = "Le chat a faim.\nOù se trouve la gare ?\n";
 static void translator_translates_on_every_instruction_set(void **state)
 {
     (void)state;
-    static const char *const levels[] = {"generic", "avx2", "avx512", "avx512bf16",
-                                         "neon"};
+    static const char *const levels[] = {"generic",    "avx2", "avx512",
+                                         "avx512bf16", "amx",  "neon"};
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         setenv("ATTN_ISA", levels[i], 1);
         run_result result = run("translate", english);

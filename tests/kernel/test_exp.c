@@ -23,8 +23,8 @@ static void take_exponentials(const struct attn_kernels *kernels, float *x)
 
 static void on_every_level(void (*check)(const struct attn_kernels *))
 {
-    static const char *const levels[] = {"generic", "avx2", "avx512", "avx512bf16",
-                                         "neon"};
+    static const char *const levels[] = {"generic",    "avx2", "avx512",
+                                         "avx512bf16", "amx",  "neon"};
     size_t ran = 0;
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
         const struct attn_kernels *const kernels = attn_kernels_find(levels[i]);

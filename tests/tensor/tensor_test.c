@@ -4,7 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-const char *const test_isas[] = {"generic", "avx2", "avx512", "avx512bf16", "neon"};
+const char *const test_isas[] = {"generic",    "avx2", "avx512",
+                                 "avx512bf16", "amx",  "neon"};
 const size_t test_isa_count = sizeof test_isas / sizeof *test_isas;
 
 attn_tape *test_tape_create(const char *isa)
