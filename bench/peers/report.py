@@ -109,9 +109,10 @@ def asked(results, reasons):
         "`attn bench --full`, best of several turns. A *fraction* is exact work (4·D "
         "operations for each visible pair forward, 10·D backward; for decode the bytes of keys "
         "and values) a second, over what the machine can do at most: multiply-adds on registers "
-        "alone, or reading memory, measured in the same run. A *time* is over that of a simpler "
-        "case, where less is better; a *speed* is the inverse. `must` and `goal` are what was "
-        "asked of the project; `holds` says which of them the figure meets.", "",
+        "alone, for as long as the longest of a group of cases and between their turns, or reading "
+        "memory. A *time* is over that of a simpler case, where less is better; a *speed* is the "
+        "inverse. `must` and `goal` are what was asked of the project; `holds` says which of them "
+        "the figure meets.", "",
         f"Limits of this run, {bench['isa']}: {limits}.", "",
         f"**{sum(holds(r, 'must') for r in musts)} of {len(musts)} musts hold, "
         f"{sum(holds(r, 'goal') for r in goals)} of {len(goals)} goals are reached.**", "",

@@ -60,7 +60,6 @@ attn_status bench_each_size(struct bench *bench, const int64_t *own_lengths,
     return ATTN_OK;
 }
 
-/* The table waits for the limits, which may rise until the run ends. */
 static attn_status run_family(struct bench *bench, const struct family *family,
                               int *number, int count, attn_error *error)
 {
@@ -93,7 +92,6 @@ static attn_status run(struct bench *bench, bool as_json, attn_error *error)
     bench->rows = json_array();
     const attn_status status = run_families(bench, error);
     if (status == ATTN_OK) {
-        bench_finish_rows(bench);
         if (as_json)
             bench_print_json(bench);
         else

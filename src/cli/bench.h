@@ -51,7 +51,7 @@ enum { BENCH_LIMITS = BENCH_OF_TANH + 1 };
 struct bench_team {
     int64_t threads;
     cli_context context;
-    double limits[BENCH_LIMITS]; /* a second, best so far; 0: not measured */
+    double limits[BENCH_LIMITS]; /* a second, best of the run; 0: not measured */
 };
 
 struct bench {
@@ -70,6 +70,8 @@ struct bench {
 
 struct bench_group {
     struct bench *bench;
+    double limits[BENCH_LIMITS]; /* the best of its own turns: what its rates are held
+                                  * against */
     size_t count, block_count;
     struct bench_case cases[BENCH_CASES];
     void *blocks[BENCH_BLOCKS];
@@ -80,8 +82,11 @@ struct bench_group {
 
 /* On one thread its processor time, so that turns lost to a neighbour do not count. */
 double bench_now(const struct bench *bench);
-ATTN_CHECKED attn_status bench_measure_limit(struct bench *bench,
-                                             enum bench_measure limit, attn_error *error);
+
+/* Works for so many seconds at least, and keeps the best of the group and of the team. */
+ATTN_CHECKED attn_status bench_measure_limit(struct bench_group *group,
+                                             enum bench_measure limit, double seconds,
+                                             attn_error *error);
 
 /* "peak", "GFLOP/s" and "peak_gflops", and so on. */
 struct bench_limit_words {
@@ -157,8 +162,6 @@ const char *bench_type_name(attn_type type);
 
 /* ---- bench_print.c ---- */
 
-/* Turns rates into fractions of the limits, once these are final. */
-void bench_finish_rows(const struct bench *bench);
 void bench_print_table(const struct bench *bench);
 void bench_print_json(const struct bench *bench);
 

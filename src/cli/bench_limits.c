@@ -57,9 +57,10 @@ static attn_status make_stream(struct bench *bench, attn_error *error)
     return ATTN_OK;
 }
 
-attn_status bench_measure_limit(struct bench *bench, enum bench_measure limit,
-                                attn_error *error)
+attn_status bench_measure_limit(struct bench_group *group, enum bench_measure limit,
+                                double seconds, attn_error *error)
 {
+    struct bench *const bench = group->bench;
     struct bench_team *const team = bench->team;
     const double threads = (double)team->threads;
     const struct {
@@ -73,9 +74,14 @@ attn_status bench_measure_limit(struct bench *bench, enum bench_measure limit,
     if (limit == BENCH_OF_READ && !bench->stream)
         ATTN_TRY(make_stream(bench, error));
     const double start = bench_now(bench);
-    attn_context_run(team->context.attention, (size_t)team->threads, runs[limit].task,
-                     bench);
-    const double rate = runs[limit].work / (bench_now(bench) - start);
-    team->limits[limit] = fmax(team->limits[limit], rate);
+    double work = 0.0, spent = 0.0;
+    do {
+        attn_context_run(team->context.attention, (size_t)team->threads, runs[limit].task,
+                         bench);
+        work += runs[limit].work;
+        spent = bench_now(bench) - start;
+    } while (spent < seconds);
+    group->limits[limit] = fmax(group->limits[limit], work / spent);
+    team->limits[limit] = fmax(team->limits[limit], work / spent);
     return ATTN_OK;
 }

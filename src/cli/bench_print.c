@@ -1,17 +1,7 @@
-/* What a run of `attn bench` found, as a table or as JSON.  Fractions of the machine's
- * limits wait until here, since a limit may rise until the run ends. */
+/* What a run of `attn bench` found, as a table or as JSON. */
 #include "cli/bench.h"
 #include <stdio.h>
 #include <string.h>
-
-static const double *limits_of(const struct bench *bench, const json_t *row)
-{
-    const int64_t threads = json_integer_value(json_object_get(row, "threads"));
-    size_t t = 0;
-    while (bench->teams[t].threads != threads)
-        t++;
-    return bench->teams[t].limits;
-}
 
 static double number(const json_t *row, const char *key)
 {
@@ -26,20 +16,6 @@ static const char *text(const json_t *row, const char *key)
 static int whole(const json_t *row, const char *key)
 {
     return (int)json_integer_value(json_object_get(row, key));
-}
-
-void bench_finish_rows(const struct bench *bench)
-{
-    size_t index;
-    json_t *row;
-    json_array_foreach(bench->rows, index, row)
-    {
-        for (size_t i = 0; i < BENCH_LIMITS; i++)
-            if (strcmp(text(row, "against"), bench_limit_words[i].name) == 0)
-                json_object_set_new(
-                    row, "reached",
-                    json_real(1e9 * number(row, "rate") / limits_of(bench, row)[i]));
-    }
 }
 
 static bool is_less_better(const json_t *row)
