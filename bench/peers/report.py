@@ -1,4 +1,5 @@
-"""docs/benchmarks.md and its charts, from the figures of a run."""
+"""docs/benchmarks.md, or that of another machine, and its charts, from the figures of a
+run."""
 
 import json
 from pathlib import Path
@@ -79,7 +80,7 @@ def reason_for(row, reasons):
     for given in reasons:
         if all(row.get(key) == value for key, value in given.items() if key != "reason"):
             return given["reason"]
-    return "no reason is known yet"
+    return "No reason is known yet."
 
 
 def missed(rows, reasons):
@@ -117,7 +118,7 @@ def asked(results, reasons):
         f"**{sum(holds(r, 'must') for r in musts)} of {len(musts)} musts hold, "
         f"{sum(holds(r, 'goal') for r in goals)} of {len(goals)} goals are reached.**", "",
         asked_table(rows), ""]
-    why = missed(rows, reasons)
+    why = missed(rows, reasons.get(bench["isa"], []))
     if why:
         text += ["### Goals not reached, and why", "", why, ""]
     return text
@@ -172,7 +173,7 @@ def behind(rows):
     return found
 
 
-def against_peers(results, parts):
+def against_peers(results, parts, pictures):
     rows = [row for part in parts for row in results["parts"][part]]
     compared = [ratio for row in rows for ratio in ratios(row).values()]
     goals = sum(min(ratios(row).values()) >= goal_of(row) for row in rows)
@@ -195,9 +196,9 @@ def against_peers(results, parts):
     for part in parts:
         text += [f"### {part.capitalize()}", "", INTRODUCTION.get(part, ""), ""]
         if part == "forward":
-            text += ["![Fraction of peak by length](pictures/bench-peak.svg)", ""]
+            text += [f"![Fraction of peak by length]({pictures}-peak.svg)", ""]
         if part == "decode":
-            text += ["![Bytes a second in decoding](pictures/bench-decode.svg)", ""]
+            text += [f"![Bytes a second in decoding]({pictures}-decode.svg)", ""]
         text += [peers_table(results["parts"][part]), ""]
     return text
 
@@ -396,7 +397,7 @@ def accuracy_section(rows):
 
 # ---- Memory ----
 
-def memory_section(results):
+def memory_section(results, pictures):
     rows = results["memory"]
     lengths = sorted({r["L"] for r in rows})
     body = []
@@ -411,7 +412,7 @@ def memory_section(results):
         "One head, D = 64, every key visible, each figure in a process of its own: the most "
         "memory that was resident beyond what the process had before its tensors existed. The "
         "forms that store all scores stop where these would take more than 8 GiB.", "",
-        "![Time and memory by length](pictures/bench-memory.svg)", "",
+        f"![Time and memory by length]({pictures}-memory.svg)", "",
         table(("", *(f"L {L}" for L in lengths)), body, right=range(1, 1 + len(lengths))), ""]
     promise = results.get("memory_promise")
     if promise:
@@ -436,25 +437,36 @@ def machine_section(results):
     return ["## The machine", "", table(("", ""), machine), ""]
 
 
-def write(results, root):
+def other_machines(docs, own):
+    """Links to what was measured elsewhere."""
+    others = [path for path in sorted(docs.glob("benchmarks*.md")) if path != own]
+    named = ", ".join(
+        f"[{path.stem.partition('-')[2] or 'the first one'}]({path.name})" for path in others)
+    return [f"Other machines: {named}.", ""] if others else []
+
+
+def write(results, root, name):
+    """name: of the machine, where the document is not the first one's."""
     docs = Path(root, "docs")
+    suffix = f"-{name}" if name else ""
+    document, pictures = docs / f"benchmarks{suffix}.md", f"pictures/bench{suffix}"
     reasons = json.loads(Path(root, "bench/peers/reasons.json").read_text())
     training, recurrent = (results["parts"].get(p) for p in ("training", "recurrent"))
     steps = [row for row in results["bench"]["rows"] if row["op"] == "training"]
     parts = [p for p in INTRODUCTION if results["parts"].get(p)]
-    pictures = docs / "pictures"
-    pictures.mkdir(exist_ok=True)
-    (pictures / "bench-peak.svg").write_text(peak_chart(results))
-    (pictures / "bench-memory.svg").write_text(memory_chart(results))
-    (pictures / "bench-decode.svg").write_text(decode_chart(results))
+    for chart, draw in (("peak", peak_chart), ("memory", memory_chart),
+                        ("decode", decode_chart)):
+        (docs / f"{pictures}-{chart}.svg").write_text(draw(results))
     text = [
         "# Benchmarks", "",
         "How near libattn comes to this machine's limit, and how it stands beside others. Every "
         "figure was measured and written here by `python3 bench/peers/run.py`, none is typed by "
         "hand. Run it on your own machine: "
         "[bench/peers](../bench/peers/README.md).", "",
-        *machine_section(results), *asked(results, reasons), *against_peers(results, parts),
+        *other_machines(docs, document), *machine_section(results), *asked(results, reasons),
+        *against_peers(results, parts, pictures),
         *(recurrent_section(recurrent) if recurrent else []),
-        *(training_section(training, steps) if training else []), *memory_section(results),
+        *(training_section(training, steps) if training else []),
+        *memory_section(results, pictures),
         *accuracy_section(results["accuracy"])]
-    (docs / "benchmarks.md").write_text("\n".join(text).rstrip() + "\n")
+    document.write_text("\n".join(text).rstrip() + "\n")

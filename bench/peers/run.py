@@ -197,6 +197,8 @@ def parse():
                         help="numbers of threads, by comma (1 and all processors)")
     parser.add_argument("--no-promise", dest="promise", action="store_false",
                         help="leave out the longest run of memory, a minute")
+    parser.add_argument("--name", help="of a machine with a document of its own: writes "
+                        "docs/benchmarks-NAME.md in place of docs/benchmarks.md")
     parser.add_argument("--build", type=Path, default=ROOT / "build",
                         help="build folder (build)")
     arguments = parser.parse_args()
@@ -218,16 +220,14 @@ def main():
         say(f"measured in {(time.time() - START) / 60:.1f} minutes")
     if arguments.write or not wanted:
         import report
-        report.write(results, ROOT)
+        report.write(results, ROOT, arguments.name)
 
 
 def told(arguments, results):
     """The command, after those that measured other parts."""
-    own = "python3 bench/peers/run.py" + " --full" * arguments.full
-    if not arguments.only:
-        return own
-    before = [results["command"]] if "command" in results else []
-    return ", then ".join([*before, f"{own} --only {arguments.only}"])
+    own = " ".join(["python3 bench/peers/run.py", *sys.argv[1:]])
+    before = [results["command"]] if arguments.only and "command" in results else []
+    return ", then ".join([*before, own])
 
 
 def run_all(arguments, wanted, results, kept):
