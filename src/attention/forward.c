@@ -285,6 +285,8 @@ static void attend_group(struct group *group, const struct attn_forward *forward
     }
     if (group->walk.visible_keys)
         count_visible_keys(&group->walk, first_query, end_query);
+    if (forward->pairs && forward->pairs->open)
+        forward->pairs->open();
 
     group->count = 0;
     for (int64_t next = first_query; next < end_query;) {
@@ -309,6 +311,8 @@ static void attend_group(struct group *group, const struct attn_forward *forward
 
     for (size_t p = 0; p < group->count; p++)
         finish_panel(group, p, forward);
+    if (forward->pairs && forward->pairs->close)
+        forward->pairs->close();
 }
 
 /* Queries beyond the sequence's length. */
@@ -328,13 +332,19 @@ void attn_store_padding(const struct attn_walk *walk)
 /* ---- All of them ----------------------------------------------------------------------
  */
 
+/* Rows of a panel's output. */
+static size_t output_rows(const struct attn_forward *forward)
+{
+    const size_t Dv = (size_t)forward->problem->shape->Dv;
+    return forward->pairs ? (Dv + 15) / 16 * 16 : Dv;
+}
+
 /* A worker's scratch, but for what it keeps. */
 size_t attn_forward_group_bytes(const struct attn_forward *forward)
 {
-    const attn_shape *const shape = forward->problem->shape;
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    const size_t per_lane = (size_t)shape->Dv + classes + 2 * top;
+    const size_t per_lane = output_rows(forward) + classes + 2 * top;
     const size_t query = attn_query_floats(forward->problem, forward->kernels);
     const size_t floats =
         ATTN_GROUP_PANELS * query +
@@ -361,7 +371,7 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         panel->Dv = Dv;
         panel->query = next;
         panel->output = panel->query + attn_query_floats(problem, forward->kernels);
-        panel->class_sum = panel->output + Dv * width;
+        panel->class_sum = panel->output + output_rows(forward) * width;
         panel->top_score = panel->class_sum + classes * width;
         panel->top_key = (int32_t *)(panel->top_score + top * width);
         next = panel->top_score + 2 * top * width;

@@ -61,7 +61,8 @@ size_t attn_query_floats(const struct attn_problem *problem,
 {
     const size_t width = kernels->panel_vectors * kernels->lanes;
     const size_t D = (size_t)problem->shape->D;
-    return problem->options->additive ? attn_additive_floats(D, width) : D * width;
+    const size_t rows = D > 16 ? D : 16; /* of pairs, which come in whole tiles */
+    return problem->options->additive ? attn_additive_floats(D, width) : rows * width;
 }
 
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
@@ -220,7 +221,9 @@ static void leave_out_hidden(struct attn_block *block, const struct attn_panel *
 static void point_to_pairs(struct attn_block *block, const struct attn_walk *walk)
 {
     const struct attn_wide *const wide = &walk->wide;
-    const int64_t even = wide->first - wide->first % 2;
+    const int64_t together = walk->pairs->keys_together;
+    const int64_t first = wide->first - wide->first % together;
+    const int64_t group = block->first_key - block->first_key % together;
     block->key = wide->key + (size_t)(block->first_key - wide->first) * wide->key_stride;
     block->key_stride = (ptrdiff_t)wide->key_stride;
     block->key_element_stride = 1;
@@ -228,13 +231,12 @@ static void point_to_pairs(struct attn_block *block, const struct attn_walk *wal
     block->value = NULL;
     if (!wide->value)
         return;
-    block->value =
-        wide->value + (size_t)((block->first_key - even) / 2) * wide->value_stride;
+    block->value = wide->value + (size_t)((group - first) / 2) * wide->value_stride;
     block->value_stride = (ptrdiff_t)wide->value_stride;
     block->special = NULL;
     if (wide->any_special)
         block->special =
-            wide->special + (size_t)(block->first_key - even) * wide->value_stride;
+            wide->special + (size_t)(block->first_key - first) * wide->value_stride;
     block->weight_pairs = wide->weight_pairs;
 }
 

@@ -27,6 +27,7 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
     const attn_shape *const shape = problem->shape;
     const attn_tensors *const tensors = problem->tensors;
     const size_t blocks = pairs ? ATTN_BLOCK_KEYS / 2 + 1 : ATTN_BLOCK_KEYS;
+    const size_t keys = pairs ? ATTN_BLOCK_KEYS + 15 : ATTN_BLOCK_KEYS;
     const bool of_values = values && shape->Dv > 0 && tensors->value.type != ATTN_F32;
     size_t floats = 0;
     *wide = (struct attn_wide){
@@ -35,7 +36,7 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
     };
     if (tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
         wide->key = scratch;
-        floats += ATTN_BLOCK_KEYS * wide->key_stride;
+        floats += keys * wide->key_stride;
     }
     if (of_values) {
         wide->value = scratch ? scratch + floats : NULL;
@@ -80,7 +81,7 @@ static void take_keys(struct attn_walk *walk, int64_t first, int64_t end)
 static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
 {
     struct attn_wide *const wide = &walk->wide;
-    const int64_t from = walk->pairs ? first - first % 2 : first;
+    const int64_t from = walk->pairs ? first - first % walk->pairs->keys_together : first;
     const struct attn_matrix rows =
         attn_rows_of(&walk->problem->tensors->value, walk->head.value, from, end - from,
                      walk->problem->shape->Dv);

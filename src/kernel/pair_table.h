@@ -1,11 +1,12 @@
-/* What the framework asks of kernels that multiply pairs of bfloat16; see pairs.h.  They
- * stand in where queries, keys, values and output are all bfloat16: an output of more
- * digits would show that weights are rounded.  Blocks then hold
+/* What the framework asks of kernels that multiply pairs of bfloat16; see pairs.h and
+ * tiles.h.  They stand in where queries, keys, values and output are all bfloat16: an
+ * output of more digits would show that weights are rounded.  Blocks then hold
  *
- *     key           [keys][key_stride]: pairs of a key's elements
+ *     key           [keys][key_stride]: pairs of a key's elements.  Rows up to the 15th
+ *                   beyond the last can be read, and hold anything
  *
- *     value         [pairs][value_stride]: element by element, pairs of keys; pair 0 is
- *                   of first_key and its neighbour, the even one first
+ *     value         groups of keys_together keys, from the one of first_key on: each
+ *                   keys_together / 2 · value_stride floats
  *
  *     special       NULL, or rows of the values that are not finite, and 0 elsewhere
  *
@@ -20,17 +21,27 @@
 struct attn_pair_kernels {
     const char *one_pass, *weights_kept, *decoding_too; /* as in struct attn_kernels */
 
-    /* Queries of a panel: to[pair][row], 0 for the lanes beyond the rows. */
+    /* Values are made ready in groups of so many keys, a power of two that divides
+     * ATTN_BLOCK_KEYS, which begin at its multiples. */
+    int64_t keys_together;
+
+    /* Around all that a thread does with the others; NULL: nothing. */
+    void (*open)(void);
+    void (*close)(void);
+
+    /* Queries of a panel: to[pair][row], 0 for the lanes beyond the rows; filled up with
+     * zeros to a multiple of 16 pairs. */
     void (*load)(float *to, size_t width, const struct attn_matrix *from, float scale);
 
     /* Keys, each filled up with zeros to whole vectors of pairs. */
     void (*copy_keys)(float *to, const struct attn_matrix *from);
 
-    /* Values, of which row 0 is of an even key, filled up to whole vectors.  Where one is
-     * not finite the pair holds 0; then special is filled, and the result true. */
+    /* Values, whose row 0 begins a group, filled up to whole vectors and groups.  Where
+     * one is not finite they hold 0; then special is filled, and the result true. */
     bool (*pair_values)(float *to, float *special, const struct attn_matrix *from);
 
-    /* As the same of struct attn_kernels; value adds to the panel's rounded_sum. */
+    /* As the same of struct attn_kernels; value adds to the panel's rounded_sum.  Of the
+     * output, rows are written up to a multiple of 16. */
     void (*score)(float *scores, struct attn_panel *panel,
                   const struct attn_block *block);
     void (*value)(struct attn_panel *panel, const float *weights,

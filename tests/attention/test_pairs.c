@@ -14,14 +14,16 @@
 
 static uint64_t seed; /* names the problem in a failure */
 
-/* Skips the test, and says so, where no instruction set has such kernels. */
+static const char *level; /* that has such kernels, and what a test runs on */
+
+/* Skips the test, and says so, where this machine cannot run the level. */
 static attn_context *context_with_pairs(void)
 {
     attn_context *context = NULL;
-    const attn_context_options options = {.isa = "avx512bf16", .threads = 1};
+    const attn_context_options options = {.isa = level, .threads = 1};
     const attn_status status = attn_context_create(&context, &options);
     if (status == ATTN_EUNSUPPORTED) {
-        print_message("avx512bf16: not on this machine\n");
+        print_message("%s: not on this machine\n", level);
         skip();
     }
     assert_int_equal(status, ATTN_OK);
@@ -371,5 +373,11 @@ int main(void)
         cmocka_unit_test(a_single_query_leaves_out_hidden_values_of_nan),
         cmocka_unit_test(fp32_has_the_bits_of_avx512),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    static const char *const levels[] = {"avx512bf16", "amx"};
+    int failed = 0;
+    for (int i = 0; i < 2; i++) {
+        level = levels[i];
+        failed += cmocka_run_group_tests_name(level, tests, NULL, NULL);
+    }
+    return failed;
 }
