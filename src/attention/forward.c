@@ -346,9 +346,9 @@ size_t attn_forward_group_bytes(const struct attn_forward *forward)
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
     const size_t per_lane = output_rows(forward) + classes + 2 * top;
     const size_t query = attn_query_floats(forward->problem, forward->kernels);
+    const size_t shared = ATTN_BLOCK_KEYS + (size_t)forward->problem->shape->Dv;
     const size_t floats =
-        ATTN_GROUP_PANELS * query +
-        (ATTN_GROUP_PANELS * per_lane + ATTN_BLOCK_KEYS) * width +
+        ATTN_GROUP_PANELS * query + (ATTN_GROUP_PANELS * per_lane + shared) * width +
         attn_added_floats(forward->problem, forward->kernels) +
         attn_forget_floats(forward->problem) +
         attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
@@ -377,15 +377,17 @@ static struct group *place_group(const struct attn_forward *forward, size_t work
         next = panel->top_score + 2 * top * width;
     }
     group->scores = next;
+    group->block.sums = group->scores + ATTN_BLOCK_KEYS * width;
+    next = group->block.sums + Dv * width;
     group->known.value = NULL;
     const bool adds = attn_added_floats(problem, forward->kernels) > 0;
     group->walk = (struct attn_walk){
         .problem = problem,
         .kernels = forward->kernels,
         .pairs = forward->pairs,
-        .added = adds ? group->scores + ATTN_BLOCK_KEYS * width : NULL,
+        .added = adds ? next : NULL,
     };
-    next += ATTN_BLOCK_KEYS * width + attn_added_floats(problem, forward->kernels);
+    next += attn_added_floats(problem, forward->kernels);
     attn_forget_init(&group->walk, next);
     attn_wide_init(&group->walk, next + attn_forget_floats(problem), true);
     const bool keeps = problem->tensors->statistics.received;
