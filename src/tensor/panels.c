@@ -20,13 +20,14 @@ void attn_panels_return(attn_tape *tape, struct attn_panels panels)
 /* x is packed a few rows at a time, which are still near when they are multiplied. */
 void attn_weight_gradient_take(attn_tape *tape, const struct attn_weight_gradient *g)
 {
+    float *const bands = attn_tape_borrow(tape, ATTN_BAND_FLOATS);
     size_t first = 0;
     do {
         const size_t left = g->rows - first;
         const size_t rows = left < ATTN_PANEL_STEPS ? left : ATTN_PANEL_STEPS;
         const struct attn_panels panels =
             attn_panels_pack(tape, g->x + first * g->in, rows, g->in, false);
-        if (!panels.data)
+        if (!panels.data || !bands)
             return;
         attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
             .y = g->to,
@@ -37,8 +38,10 @@ void attn_weight_gradient_take(attn_tape *tape, const struct attn_weight_gradien
             .columns = g->in,
             .add = g->add || first > 0,
             .turned = g->out,
+            .bands = bands,
         });
         attn_panels_return(tape, panels);
         first += rows;
     } while (first < g->rows);
+    attn_tape_return(tape, bands, ATTN_BAND_FLOATS);
 }

@@ -55,7 +55,8 @@ struct attn_cell_step {
 
 enum {
     ATTN_PANEL_COLUMNS = 32, /* what the columns of a packed matrix are rounded up to */
-    ATTN_PANEL_STEPS = 768   /* whose panels stay in a near cache together */
+    ATTN_PANEL_STEPS = 768,  /* whose panels stay in a near cache together */
+    ATTN_BAND_FLOATS = 96 * 256
 };
 
 /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix.  A row's bits
@@ -67,6 +68,7 @@ struct attn_panel_product {
     size_t rows, inner, columns;
     bool add;
     size_t turned; /* not 0: x lies as [inner][turned], and rows are its first columns */
+    float *bands;  /* where x is turned: ATTN_BAND_FLOATS to work in */
 };
 
 struct attn_rows {

@@ -13,10 +13,15 @@
 enum {
     PANEL_VECTORS = 2,
     PANEL = PANEL_VECTORS * (VF_BYTES / 4),
-    /* 16 accumulators + 2 + 1 of 32 registers; 12 + 2 + 1 of 16.  12 rows are no faster,
-     * and more than the ways of a first cache: where they lie a power of two apart, 1024
-     * floats, they run at 106 GFLOP/s, 8 at 114. */
-    PANEL_ROWS = VF_REGISTERS == 32 ? 8 : 6,
+    /* 16 accumulators + 2 + 1 of 32 registers; 12 + 2 + 1 of 16.  With one multiply-add a
+     * cycle 12 rows are no faster, and more than the ways of a first cache: where they
+     * lie a power of two apart, 1024 floats, they run at 106 GFLOP/s, 8 at 114.  With
+     * two, 8 rows run at .85 to .90 of them, 14 at .88 to .97. */
+    PANEL_ROWS = VF_TWO_MULTIPLIERS   ? 14
+                 : VF_REGISTERS == 32 ? 8
+                                      : 6,
+    /* Steps whose panel is called into the first cache ahead, 0 for none. */
+    PANEL_AHEAD = VF_TWO_MULTIPLIERS ? 8 : 0,
     LINE_FLOATS = 16 /* of a cache */
 };
 
@@ -100,8 +105,9 @@ struct panel_tile {
     const float *start; /* what sums begin with */
     const float *x, *panel;
     size_t y_stride, start_stride, x_stride, step_stride, inner;
-    size_t vectors;    /* of the panel that are multiplied: all, or 1 */
-    const float *call; /* into the second cache: a line each step, so far apart */
+    size_t tile_stride; /* of x, from one whole tile to the next */
+    size_t vectors;     /* of the panel that are multiplied: all, or 1 */
+    const float *call;  /* into the second cache: a line each step, so far apart */
     size_t call_stride;
 };
 
@@ -132,9 +138,12 @@ INLINE void multiply_steps(vf sum[PANEL_ROWS][PANEL_VECTORS], struct tile_walk *
             w.call += call_stride;
         }
 #pragma GCC unroll 2
-        for (size_t v = 0; v < vectors; v++)
+        for (size_t v = 0; v < vectors; v++) {
             right[v] = vf_load(w.panel + v * VF_LANES);
-#pragma GCC unroll 8
+            if (PANEL_AHEAD > 0)
+                __builtin_prefetch(w.panel + PANEL_AHEAD * PANEL + v * VF_LANES);
+        }
+#pragma GCC unroll 16
         for (size_t r = 0; r < rows; r++) {
             const vf left = vf_set1(w.x[r / 4][r % 4 * stride]);
 #pragma GCC unroll 2
@@ -159,7 +168,7 @@ INLINE void multiply_some(const struct panel_tile *t, const size_t rows,
 #pragma GCC unroll 4
     for (size_t r = 0; r < rows; r += 4)
         walk.x[r / 4] = t->x + r * t->x_stride;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++)
@@ -170,7 +179,7 @@ INLINE void multiply_some(const struct panel_tile *t, const size_t rows,
     if (first < t->inner)
         multiply_steps(sum, &walk, t, t->inner - first, NULL, rows, vectors);
 
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++)
@@ -190,6 +199,11 @@ INLINE void multiply_tile(const struct panel_tile *t, const size_t rows)
 OWN_TILE tile_most(const struct panel_tile *t)
 {
     multiply_tile(t, PANEL_ROWS);
+}
+
+OWN_TILE tile_8(const struct panel_tile *t)
+{
+    multiply_tile(t, PANEL_ROWS < 8 ? PANEL_ROWS : 8);
 }
 
 OWN_TILE tile_4(const struct panel_tile *t)
@@ -236,8 +250,12 @@ static void multiply_panel(struct panel_tile *t, size_t rows, size_t count)
     static const struct {
         size_t rows;
         void (*run)(const struct panel_tile *t);
-    } tiles[] = {
-        {PANEL_ROWS, tile_most}, {4, tile_4}, {3, tile_3}, {2, tile_2}, {1, tile_1}};
+    } tiles[] = {{PANEL_ROWS, tile_most},
+                 {8, tile_8},
+                 {4, tile_4},
+                 {3, tile_3},
+                 {2, tile_2},
+                 {1, tile_1}};
     for (size_t n = 0; rows > 0; n++)
         for (; rows >= tiles[n].rows; rows -= tiles[n].rows) {
             const size_t taken = tiles[n].rows;
@@ -247,47 +265,94 @@ static void multiply_panel(struct panel_tile *t, size_t rows, size_t count)
                 multiply_narrow(t, taken, count, tiles[n].run);
             t->y += taken * t->y_stride;
             t->start += taken * t->start_stride;
-            t->x += taken * t->x_stride;
+            t->x += taken == PANEL_ROWS ? t->tile_stride : taken * t->x_stride;
             t->call += taken * t->x_stride;
         }
 }
 
 /* What a block reads of x, the panels of as many steps and what it writes share the
  * second cache; across rows, x lies in few of its sets. */
-enum { BLOCK_FLOATS = 288 * 256, BLOCK_FLOATS_ACROSS = 96 * 256 };
+enum { BLOCK_FLOATS = 288 * 256, BLOCK_FLOATS_ACROSS = ATTN_BAND_FLOATS };
+
+/* Steps at a time.  Across rows that lie a power of two apart, 1024 floats, the second
+ * cache holds 512, and the panel needs room too. */
+enum { STEPS = ATTN_PANEL_STEPS, STEPS_ACROSS = VF_TWO_MULTIPLIERS ? 384 : STEPS };
+
+/* A turned x, so that what a tile reads lies together:
+ *
+ *     bands[row / PANEL_ROWS][step][row % PANEL_ROWS] = x[step][row]
+ *
+ * With two multiply-adds a cycle .86 of them in place of .66; with one, a copy is 1 to 4
+ * % slower than reading x in place. */
+static void copy_bands(float *bands, const float *x, size_t turned, size_t rows,
+                       size_t steps)
+{
+    for (size_t step = 0; step < steps; step++, x += turned) {
+        float *to = bands + step * PANEL_ROWS;
+        size_t row = 0;
+        for (; row + PANEL_ROWS <= rows; row += PANEL_ROWS, to += steps * PANEL_ROWS)
+            memcpy(to, x + row, PANEL_ROWS * sizeof *to);
+        memcpy(to, x + row, (rows - row) * sizeof *to);
+    }
+}
 
 /* No prefetcher foresees what is read next of an x that lies in memory: the next tile's
  * rows, of which a line is called each step (of rows longer than two runs of steps, only
  * the first's), or where x is turned the next block's.
  * Without it, 8000 x 256 sums over 256 rows run at 100 GFLOP/s instead of 111. */
+static struct panel_tile tile_along(const struct attn_panel_product *p, size_t row,
+                                    size_t step)
+{
+    const float *const x = p->x + row * p->inner + step;
+    return (struct panel_tile){
+        .x = x,
+        .x_stride = p->inner,
+        .step_stride = 1,
+        .tile_stride = PANEL_ROWS * p->inner,
+        .call = x + PANEL_ROWS * p->inner,
+        .call_stride = p->inner <= 2 * STEPS ? LINE_FLOATS : 1,
+    };
+}
+
+static struct panel_tile tile_across(const struct attn_panel_product *p, size_t row,
+                                     size_t rows, size_t step, size_t steps)
+{
+    const float *const x = p->x + step * p->turned + row;
+    struct panel_tile tile = {
+        .x = x,
+        .x_stride = 1,
+        .step_stride = p->turned,
+        .tile_stride = PANEL_ROWS,
+        .call = x + rows,
+        .call_stride = p->turned,
+    };
+    if (VF_TWO_MULTIPLIERS) {
+        copy_bands(p->bands, x, p->turned, rows, steps);
+        tile.x = p->bands;
+        tile.step_stride = PANEL_ROWS;
+        tile.tile_stride = steps * PANEL_ROWS;
+    }
+    return tile;
+}
+
 static void multiply_block(const struct attn_panel_product *p, size_t row, size_t rows,
                            size_t step, size_t steps)
 {
     static const float zeros[PANEL];
     const bool add = p->add || step > 0;
-    const float *const x =
-        p->x + (p->turned ? step * p->turned + row : row * p->inner + step);
+    const struct panel_tile first =
+        p->turned ? tile_across(p, row, rows, step, steps) : tile_along(p, row, step);
     for (size_t column = 0; column < p->columns; column += PANEL) {
         const size_t left = p->columns - column;
         float *const y = p->y + row * p->columns + column;
-        struct panel_tile tile = {
-            .y = y,
-            .start = add       ? y
-                     : p->bias ? p->bias + column
-                               : zeros,
-            .x = x,
-            .panel = p->panels + column * p->inner + step * PANEL,
-            .y_stride = p->columns,
-            .start_stride = add ? p->columns : 0,
-            .x_stride = p->turned ? 1 : p->inner,
-            .step_stride = p->turned ? p->turned : 1,
-            .inner = steps,
-            .vectors = left > VF_LANES ? PANEL_VECTORS : 1,
-            .call = x + (p->turned ? rows : PANEL_ROWS * p->inner),
-            .call_stride = p->turned                          ? p->turned
-                           : p->inner <= 2 * ATTN_PANEL_STEPS ? LINE_FLOATS
-                                                              : 1,
-        };
+        struct panel_tile tile = first;
+        tile.y = y;
+        tile.y_stride = p->columns;
+        tile.start = add ? y : p->bias ? p->bias + column : zeros;
+        tile.start_stride = add ? p->columns : 0;
+        tile.panel = p->panels + column * p->inner + step * PANEL;
+        tile.inner = steps;
+        tile.vectors = left > VF_LANES ? PANEL_VECTORS : 1;
         multiply_panel(&tile, rows, left < PANEL ? left : PANEL);
     }
 }
@@ -307,8 +372,11 @@ static void multiply(const struct attn_panel_product *p)
 {
     if (p->inner == 0 && !p->add)
         fill_rows(p);
-    for (size_t step = 0; step < p->inner; step += ATTN_PANEL_STEPS) {
-        const size_t steps = least(ATTN_PANEL_STEPS, p->inner - step);
+    const size_t most = p->turned ? STEPS_ACROSS : STEPS;
+    const size_t pieces = (p->inner + most - 1) / most;
+    for (size_t piece = 0; piece < pieces; piece++) {
+        const size_t step = piece * p->inner / pieces;
+        const size_t steps = (piece + 1) * p->inner / pieces - step;
         const size_t floats = p->turned ? BLOCK_FLOATS_ACROSS : BLOCK_FLOATS;
         const size_t block = floats / PANEL_ROWS / steps * PANEL_ROWS;
         for (size_t row = 0; row < p->rows; row += block)

@@ -26,9 +26,9 @@ struct size {
     size_t rows, inner, columns;
 };
 
-static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},   {3, 5, 32},
-                                    {5, 37, 33},  {12, 16, 64}, {19, 8, 70},
-                                    {29, 37, 70}, {0, 3, 4},    {3, 0, 5}};
+static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},  {3, 5, 32},   {5, 37, 33},
+                                    {12, 16, 64}, {19, 8, 70}, {27, 16, 40}, {29, 37, 70},
+                                    {0, 3, 4},    {3, 0, 5}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double expected(const struct numbers *n, const struct size *s, bool turned,
@@ -108,6 +108,7 @@ static void rows_that_lie_as_columns_give_the_same_bits(void **state)
     {
         const struct attn_rows *const loops = attn_tape_rows(tape);
         float panels[INNER * PADDED], lying[ROWS * COLUMNS], standing[ROWS * COLUMNS];
+        static float bands[ATTN_BAND_FLOATS];
         loops->pack(panels, n.matrix, INNER, COLUMNS, false);
         multiply_last(loops, &n, panels, ROWS, lying);
         loops->multiply(&(struct attn_panel_product){.y = standing,
@@ -117,7 +118,8 @@ static void rows_that_lie_as_columns_give_the_same_bits(void **state)
                                                      .rows = ROWS,
                                                      .inner = INNER,
                                                      .columns = COLUMNS,
-                                                     .turned = TURNED});
+                                                     .turned = TURNED,
+                                                     .bands = bands});
         assert_memory_equal(standing, lying, sizeof lying);
     }
 }
@@ -129,6 +131,7 @@ static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
     enum { N = 101, STEPS = ATTN_PANEL_STEPS + 37, WIDTH = 50, PANELS = 64 };
     static float x[N * STEPS], turned[STEPS * N], matrix[STEPS * WIDTH];
     static float panels[STEPS * PANELS], y[N * WIDTH], across[N * WIDTH];
+    static float bands[ATTN_BAND_FLOATS];
     test_fill(x, N * STEPS, 1);
     test_fill(matrix, STEPS * WIDTH, 2);
     for (size_t i = 0; i < N * STEPS; i++)
@@ -147,6 +150,7 @@ static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
         product.y = across;
         product.x = turned;
         product.turned = N;
+        product.bands = bands;
         loops->multiply(&product);
         assert_memory_equal(across, y, sizeof y);
         for (size_t i = 0; i < N * WIDTH; i++) {
