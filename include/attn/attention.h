@@ -63,7 +63,8 @@ typedef void attn_parallel_for(void *pool, size_t count,
 typedef struct attn_context_options {
     /** "generic", "avx2", "avx512", "avx512bf16", "amx" or "neon".  NULL takes the
      * environment's ATTN_ISA, and where that is unset or empty the best this processor
-     * has. */
+     * has.  For "amx" Linux is asked once to keep tiles for all threads of the process,
+     * whose signal stacks then need some 11 KB; where it refuses, "amx" is not here. */
     const char *isa;
     /** How many tasks parallel_for can usefully run at once, at least 1.  No result
      * depends on it by a bit. */
