@@ -111,9 +111,9 @@ static void decode_softmax(struct attn_decode_panel *panel, float *scores,
                  vf_select(before == after, vf_set1(1.0f),
                            vf_exp(vf_max(vf_set1(VF_EXP_FLOOR), before - after))));
     if (sweep->entropy)
-        scores_to_weights(&column, NULL, NULL, true, DISTANCE_NONE);
+        scores_to_weights(&column, NULL, NULL, true, DISTANCE_NONE, false);
     else
-        scores_to_weights(&column, NULL, NULL, false, DISTANCE_NONE);
+        scores_to_weights(&column, NULL, NULL, false, DISTANCE_NONE, false);
     if (sweep->distance)
         decode_distance(panel, scores, block);
     if (sweep->classes > 0)

@@ -338,9 +338,30 @@ static void a_single_query_leaves_out_hidden_values_of_nan(void **state)
     attn_context_destroy(context);
 }
 
+static void fp32_takes_no_pairs(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    for (seed = 0; seed < 40; seed++) {
+        struct problem p = problem_create(seed, RULES_ALL);
+        struct results r = results_create(&p);
+        const attn_tensors tensors = problem_tensors(&p, &r);
+        attn_plan plan;
+        assert_ok(context,
+                  attn_plan_forward(context, &p.shape, &tensors, &p.options, &plan));
+        assert_null(strstr(plan.path, "bf16 products"));
+        results_destroy(&r), problem_destroy(&p);
+    }
+    attn_context_destroy(context);
+}
+
 static void fp32_has_the_bits_of_avx512(void **state)
 {
     (void)state;
+    if (strcmp(level, "amx") == 0) {
+        print_message("amx: its softmax takes other steps\n");
+        skip();
+    }
     attn_context *const context = context_with_pairs();
     attn_context *plain = NULL;
     const attn_context_options options = {.isa = "avx512", .threads = 1};
@@ -371,6 +392,7 @@ int main(void)
         cmocka_unit_test(equal_values_are_the_output),
         cmocka_unit_test(statistics_and_lse_change_no_bit),
         cmocka_unit_test(a_single_query_leaves_out_hidden_values_of_nan),
+        cmocka_unit_test(fp32_takes_no_pairs),
         cmocka_unit_test(fp32_has_the_bits_of_avx512),
     };
     static const char *const levels[] = {"avx512bf16", "amx"};
