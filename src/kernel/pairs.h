@@ -112,7 +112,7 @@ static void plain_pairs(float *scores, const struct attn_panel *panel,
 static void score_pairs(float *scores, struct attn_panel *panel,
                         const struct attn_block *block)
 {
-    score_by(scores, panel, block, plain_pairs);
+    score_by(scores, panel, block, plain_pairs, true);
 }
 
 /* Weights of one vector of lanes: to[pair][lane], and their sum.  Pair 0 begins at key

@@ -69,16 +69,62 @@ static void forget_scores(float *scores, const struct attn_panel *panel,
     }
 }
 
-static void hide_unseen(float *scores, const struct attn_panel *panel,
-                        const struct attn_block *block, size_t begin, size_t end)
+/* Whole tiles of keys that all lanes see, and what products note of each lane's largest
+ * before they leave the registers. */
+INLINE struct segment noted_keys(const struct attn_block *block)
 {
-    const size_t width = panel->vectors * VF_LANES;
+    const size_t tile = TILE_ROWS_3, keys = block->keys;
+    const size_t begin = (block->full_begin + tile - 1) / tile * tile;
+    const size_t end = block->full_end < keys ? block->full_end / tile * tile : keys;
+    return (struct segment){.begin = begin < end ? begin : end, .end = end};
+}
+
+/* −∞ where lanes of vector v do not see keys [begin, end).  Returns the largest of what
+ * they see and before. */
+INLINE vf hide_keys(float *scores, const struct attn_panel *panel,
+                    const struct attn_block *block, size_t v, size_t begin, size_t end,
+                    vf largest)
+{
+    const struct segment seen = seen_by_vector(block, v);
+    const struct segment whole = seen_by_all_lanes(block, v);
+    const vf hidden = vf_set1(-INFINITY);
     for (size_t key = begin; key < end; key++) {
-        for (size_t v = 0; v < panel->vectors; v++) {
-            float *const score = scores + key * width + v * VF_LANES;
-            vf_store(score, vf_select(seen_by_lanes(block, key, v), vf_load(score),
-                                      vf_set1(-INFINITY)));
+        float *const score = scores + (key * panel->vectors + v) * VF_LANES;
+        if (key < seen.begin || key >= seen.end) {
+            vf_store(score, hidden);
+            continue;
         }
+        vf left = vf_load(score);
+        if (key < whole.begin || key >= whole.end) {
+            left = vf_select(seen_by_lanes(block, key, v), left, hidden);
+            vf_store(score, left);
+        }
+        largest = vf_max(largest, left);
+    }
+    return largest;
+}
+
+static void hide_unseen(float *scores, const struct attn_panel *panel,
+                        const struct attn_block *block)
+{
+    for (size_t v = 0; v < panel->vectors; v++) {
+        const vf none = vf_set1(-INFINITY);
+        hide_keys(scores, panel, block, v, 0, block->full_begin, none);
+        hide_keys(scores, panel, block, v, block->full_end, block->keys, none);
+    }
+}
+
+/* The same of products, and notes the largest but of noted_keys. */
+static void hide_unnoted(float *scores, struct attn_panel *panel,
+                         const struct attn_block *block)
+{
+    const struct segment noted = noted_keys(block);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        float *const to = panel->block_largest + v * VF_LANES;
+        vf largest = vf_load(to);
+        largest = hide_keys(scores, panel, block, v, 0, noted.begin, largest);
+        largest = hide_keys(scores, panel, block, v, noted.end, block->keys, largest);
+        vf_store(to, largest);
     }
 }
 
@@ -99,13 +145,12 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
         add_bias(scores, panel, block, 0, block->keys, NULL);
     if (block->keep)
         hide_by_keep(scores, panel, block, largest);
-    hide_unseen(scores, panel, block, 0, block->full_begin);
-    hide_unseen(scores, panel, block, block->full_end, block->keys);
+    hide_unseen(scores, panel, block);
 }
 
 /* Products of all keys of the block with those vectors of queries that see them, and with
  * the bias if that is added at once; p lacks what depends on the keys.  p->largest grows
- * to the largest of these. */
+ * to the largest of these, of noted_keys alone. */
 INLINE void multiply_keys(float *scores, struct product *p,
                           const struct attn_panel *panel, const struct attn_block *block,
                           void (*const multiply)(const struct product *p, size_t vectors))
@@ -113,17 +158,21 @@ INLINE void multiply_keys(float *scores, struct product *p,
     const bool fetches = block->keep || block->bias.x;
     const bool adds = adds_bias_at_once(panel, block);
     float *const largest = p->largest;
+    const struct segment noted = largest ? noted_keys(block) : (struct segment){0};
     struct segment segment = {.end = 0};
     size_t added = 0;
-    if (adds)
-        p->largest = NULL;
     for (size_t key = 0; key < block->keys; key += p->rows) {
         if (key == segment.end)
             segment = segment_from(block, panel->vectors, key);
         p->out = scores + key * p->width;
         p->left = block->key + (ptrdiff_t)key * block->key_stride;
         p->first_vector = segment.first_vector;
+        p->largest = !adds && key >= noted.begin && key < noted.end ? largest : NULL;
         p->rows = segment.end - key;
+        if (key < noted.begin && segment.end > noted.begin)
+            p->rows = noted.begin - key;
+        else if (key < noted.end && segment.end > noted.end)
+            p->rows = noted.end - key;
         if (fetches && p->rows > FETCH_KEYS - key % FETCH_KEYS)
             p->rows = FETCH_KEYS - key % FETCH_KEYS;
         p->lines = 0;
@@ -139,7 +188,8 @@ INLINE void multiply_keys(float *scores, struct product *p,
         add_bias(scores, panel, block, added, block->keys, largest);
 }
 
-/* largest, [width], grows to the largest products of each lane on the way; or NULL. */
+/* largest, [width], grows to the largest products of each lane with noted_keys on the
+ * way; or NULL. */
 static void multiply_scores(float *scores, const struct attn_panel *panel,
                             const struct attn_block *block, float *largest)
 {
@@ -186,26 +236,33 @@ static void note_largest(struct attn_panel *panel, const float *scores,
     }
 }
 
-/* Scores as `plain` gives them, which is plain_scores or does the same, and bent. */
+/* Scores as `plain` gives them, which is plain_scores or does the same, and bent.  It is
+ * asked for the largest only where all lanes see all keys, unless notes_in_part: that it
+ * leaves out what are not noted_keys. */
 INLINE void score_by(float *scores, struct attn_panel *panel,
                      const struct attn_block *block,
                      void (*const plain)(float *, const struct attn_panel *,
-                                         const struct attn_block *, float *))
+                                         const struct attn_block *, float *),
+                     const bool notes_in_part)
 {
     /* Whoever touches all scores last notes the largest on the way. */
     const bool all_see = sees_all(block, 0, block->keys);
-    const bool products_stay = all_see && !panel->additive.vector &&
-                               !panel->takes_logarithm && block->softcap == 0.0f &&
-                               block->alibi_slope == 0.0f && !block->keep &&
-                               (!block->bias.x || adds_bias_at_once(panel, block));
+    const bool bends = panel->additive.vector || panel->takes_logarithm ||
+                       block->softcap != 0.0f || block->alibi_slope != 0.0f ||
+                       block->keep || (block->bias.x && !adds_bias_at_once(panel, block));
+    const bool products_stay =
+        !bends && !block->forget_high && (all_see || (notes_in_part && !block->bias.x));
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
-    plain(scores, panel, block,
-          products_stay && !block->forget_high ? panel->block_largest : NULL);
-    if (products_stay && block->forget_high) /* the most of blocks: one sweep */
-        forget_scores(scores, panel, block, panel->block_largest);
+    plain(scores, panel, block, products_stay ? panel->block_largest : NULL);
+    if (products_stay && !all_see)
+        hide_unnoted(scores, panel, block);
     if (products_stay)
         return;
+    if (!bends && all_see) { /* then there are gates: one sweep */
+        forget_scores(scores, panel, block, panel->block_largest);
+        return;
+    }
     const bool keep_notes = all_see && block->keep;
     bend_scores(scores, panel, block, keep_notes ? panel->block_largest : NULL);
     if (!keep_notes)
@@ -214,7 +271,7 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
 
 static void score(float *scores, struct attn_panel *panel, const struct attn_block *block)
 {
-    score_by(scores, panel, block, plain_scores);
+    score_by(scores, panel, block, plain_scores, true);
 }
 
 #endif

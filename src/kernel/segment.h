@@ -32,6 +32,17 @@ INLINE struct segment seen_by_vector(const struct attn_block *block, size_t v)
     return seen;
 }
 
+/* Those that all of its lanes see. */
+INLINE struct segment seen_by_all_lanes(const struct attn_block *block, size_t v)
+{
+    struct segment seen = {0, block->keys, v, 1};
+    if (!sees_all(block, 0, block->keys)) {
+        seen.begin = (size_t)block->first[v * VF_LANES + VF_LANES - 1];
+        seen.end = (size_t)block->end[v * VF_LANES];
+    }
+    return seen;
+}
+
 /* The segment that begins there. */
 INLINE struct segment segment_from(const struct attn_block *block, size_t vectors,
                                    size_t begin)

@@ -153,7 +153,7 @@ static void plain_by_tiles(float *scores, const struct attn_panel *panel,
 static void score_by_tiles(float *scores, struct attn_panel *panel,
                            const struct attn_block *block)
 {
-    score_by(scores, panel, block, plain_by_tiles);
+    score_by(scores, panel, block, plain_by_tiles, false);
 }
 
 /* Weights of one vector of lanes, to[pair][lane], of pairs begin ≤ pair < end.  Pair 0
