@@ -353,9 +353,9 @@ typedef struct attn_tensors {
  * (absolute up to 1, relative beyond).  That is of the numbers that 16-bit inputs hold;
  * an output of 16 bits is then rounded, and has the bits of the fp32 one rounded.
  * avx512bf16 and amx multiply pairs of bfloat16 where query, key, value and output all
- * are ATTN_BF16: there weights are rounded, still to sum to 1, and before its own
- * rounding the output errs by 2⁻⁸ of the largest |value| at most; lse and statistics as
- * above.
+ * are ATTN_BF16, though amx seldom those of one query: there weights are rounded, still
+ * to sum to 1, and before its own rounding the output errs by 2⁻⁸ of the largest |value|
+ * at most; lse and statistics as above.
  *
  * Additive scores take no tanh for a pair of query and key, but each term v[d]·tanh is
  * within 3e-7·|v[d]|.  Those above are bounds for |scale|·Σ|v[d]| ≤ 30 then.

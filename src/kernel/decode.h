@@ -6,7 +6,7 @@
 #include "kernel/decode_score.h"
 #include "kernel/decode_softmax.h"
 #include "kernel/decode_value.h"
-#if defined(__AVX512BF16__)
+#if VF_FAST_PAIRS
 #    include "kernel/decode_pairs.h"
 #endif
 
@@ -17,7 +17,7 @@ static void decode_value(struct attn_decode_panel *panel, float *weights,
         for (size_t d = 0; d < panel->Dv; d += LANES)
             scale_in_place(panel->output + h * panel->output_stride + d,
                            vf_set1(panel->growth[h]));
-#if defined(__AVX512BF16__)
+#if VF_FAST_PAIRS
     if (panel->query_pairs) {
         decode_value_pairs(panel, weights, block);
         return;
@@ -48,7 +48,7 @@ static const struct attn_decode_kernels decode_kernels = {
     .value = decode_value,
     .bytes_path =
         "single queries, splits of keys, 8 bits by " DOT_NAME ", " ATTN_ISA_NAME,
-#if defined(__AVX512BF16__)
+#if VF_FAST_PAIRS
     .pairs_path = "single queries, splits of keys, bf16 products, " ATTN_ISA_NAME,
     .order_output = order_output,
 #endif

@@ -19,7 +19,7 @@ INLINE void score_step(vf *sum, const float *query, const char *key, const size_
 #pragma GCC unroll 16
     for (size_t h = 0; h < heads; h++) {
         const vf own = vf_load(query + h * LANES);
-#if defined(__AVX512BF16__)
+#if VF_FAST_PAIRS
         if (type == STORED_PAIRS) {
             sum[h] = vf_dot(x, own, sum[h]);
             continue;
@@ -30,8 +30,14 @@ INLINE void score_step(vf *sum, const float *query, const char *key, const size_
 }
 
 /* Keys are read one after the other, which memory likes; those that are converted a few
- * side by side, so that multiply-adds do not wait for each other. */
-enum { SCORE_CHAINS = VF_BYTES == 32 ? 8 : 4 };
+ * side by side, so that multiply-adds do not wait for each other, and where two of these
+ * go in a cycle all of them. */
+enum { SCORE_CHAINS = VF_BYTES == 32 || VF_TWO_MULTIPLIERS ? 8 : 4 };
+
+INLINE bool scores_in_turn(const enum attn_stored type)
+{
+    return !VF_TWO_MULTIPLIERS && (type == ATTN_STORED_F32 || type == STORED_PAIRS);
+}
 
 /* A few keys from one place of their rows on, the queries there, and rows of which the
  * same is fetched. */
@@ -112,8 +118,7 @@ INLINE vf score_tile(const struct attn_decode_panel *panel,
                      const bool known, const size_t heads, const enum attn_stored type)
 {
     const size_t at_once = heads < SCORE_CHAINS ? SCORE_CHAINS / heads : 1;
-    const bool in_turn = type == ATTN_STORED_F32 || type == STORED_PAIRS;
-    const size_t beside = in_turn ? 1 : at_once;
+    const size_t beside = scores_in_turn(type) ? 1 : at_once;
     vf fours[LANES / 4];
 #pragma GCC unroll 4
     for (size_t first = 0; first < LANES / heads; first += at_once) {
@@ -257,7 +262,7 @@ static void decode_score(float *scores, const struct attn_decode_panel *panel,
 {
     if (panel->additive)
         decode_additive(scores, panel, block);
-#if defined(__AVX512BF16__)
+#if VF_FAST_PAIRS
     else if (panel->query_pairs)
         score_block(scores, panel, block, STORED_PAIRS);
 #endif

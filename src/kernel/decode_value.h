@@ -119,12 +119,13 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
 }
 
 /* Two heads of eight vectors make a tile as well as four of four; so it reads values of
- * fp32 of 128 elements whole, as memory likes.  Those of 16 bits would be converted more
- * often. */
+ * fp32 of 128 elements whole, as memory likes.  Those of 16 bits are converted more often
+ * for it, which is worth it only where arithmetic is fast and memory is far. */
 INLINE bool takes_whole_values(const struct attn_decode_panel *panel,
                                const enum attn_stored type)
 {
-    return VF_BYTES == 64 && type == ATTN_STORED_F32 && panel->Dv % (8 * LANES) == 0;
+    return VF_BYTES == 64 && (type == ATTN_STORED_F32 || VF_TWO_MULTIPLIERS) &&
+           panel->Dv % (8 * LANES) == 0;
 }
 
 /* Whether a key that is hidden from some head may have a value of 0 · NaN. */
