@@ -1,15 +1,12 @@
 /* The life of a paged cache and of its sequences: pages go from the stock to sequences
  * and back.  A page that several sequences hold is counted, and copied by the first that
  * writes into it. */
-#define _DEFAULT_SOURCE /* madvise */
 #include "attention/cache.h"
 #include "attention/problem.h"
+#include "base/pages.h"
 #include "kernel/decode_table.h"
 #include <stdlib.h>
 #include <string.h>
-#if defined(__linux__)
-#    include <sys/mman.h>
-#endif
 
 #define LARGEST_SIZE ((int64_t)1 << 20)
 #define LARGEST_COUNT ((int64_t)1 << 40)
@@ -75,21 +72,6 @@ static bool lay_out(struct attn_page_layout *layout, const attn_cache_options *o
     return !__builtin_mul_overflow(layout->head, (size_t)options->Hk, &layout->page);
 }
 
-/* In large pages of the system where it has them: with small ones, which the processor
- * foresees nothing across, decoding fp32 takes a tenth longer. */
-static char *allocate_pages(size_t bytes)
-{
-    const size_t large = (size_t)1 << 21;
-    if (bytes < 2 * large)
-        return aligned_alloc(64, bytes > 0 ? bytes : 64);
-    char *const memory = aligned_alloc(large, (bytes + large - 1) / large * large);
-#if defined(__linux__)
-    if (memory)
-        (void)madvise(memory, bytes, MADV_HUGEPAGE); /* a wish */
-#endif
-    return memory;
-}
-
 static bool allocate(attn_cache *cache)
 {
     const size_t pages = (size_t)cache->options.pages;
@@ -101,7 +83,7 @@ static bool allocate(attn_cache *cache)
     cache->free_pages = calloc(pages + 1, sizeof *cache->free_pages);
     if (!cache->references || !cache->free_pages || bytes > SIZE_MAX / 2)
         return false;
-    cache->memory = allocate_pages(bytes);
+    cache->memory = attn_pages_allocate(bytes);
     return cache->memory;
 }
 

@@ -2,6 +2,7 @@
 #include "nn/parameters.h"
 #include "base/context.h"
 #include "base/mix.h"
+#include "base/pages.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ attn_status attn_parameters_add(attn_parameters *parameters, const char *name, i
 attn_status attn_parameters_allocate(attn_parameters *parameters)
 {
     const size_t bytes = parameters->floats * sizeof(float);
-    float *const values = aligned_alloc(64, bytes > 0 ? bytes : 64);
+    float *const values = attn_pages_allocate(bytes);
     if (!values)
         return ATTN_ENOMEM;
     memset(values, 0, bytes);

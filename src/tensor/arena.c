@@ -1,13 +1,11 @@
 /* The arena: a chain of blocks, each about as large as all before it together. */
-#define _DEFAULT_SOURCE /* madvise */
 #include "tensor/arena.h"
+#include "base/pages.h"
 #include <stdint.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 enum {
     ALIGNMENT = 64,
-    HUGE_PAGE_BYTES = 1 << 21,
     SMALLEST_BLOCK_BYTES = 1 << 18,
     LARGEST_BLOCK_BYTES = 1 << 26 /* unless one piece is larger */
 };
@@ -31,16 +29,11 @@ static struct attn_arena_block *block_create(const attn_arena *arena, size_t byt
         wanted = LARGEST_BLOCK_BYTES;
     if (wanted < bytes + ALIGNMENT)
         wanted = bytes + ALIGNMENT;
-    const size_t unit = wanted >= HUGE_PAGE_BYTES ? HUGE_PAGE_BYTES : ALIGNMENT;
-    wanted = round_up(wanted, unit);
-    struct attn_arena_block *const block = aligned_alloc(unit, wanted);
+    if (wanted >= ATTN_LARGE_PAGE_BYTES)
+        wanted = round_up(wanted, ATTN_LARGE_PAGE_BYTES);
+    struct attn_arena_block *const block = attn_pages_allocate(wanted);
     if (!block)
         return NULL;
-#ifdef MADV_HUGEPAGE
-    /* Advice: where it is refused, the pages are small and all else is the same. */
-    if (unit == HUGE_PAGE_BYTES)
-        (void)madvise(block, wanted, MADV_HUGEPAGE);
-#endif
     *block = (struct attn_arena_block){.bytes = wanted}; /* the last of the chain */
     return block;
 }

@@ -2,12 +2,13 @@
  * parameter a step reads and writes some 60 bytes and is bound by memory, not arithmetic;
  * loops are plain so that the compiler turns them into vectors. */
 #include "train/optimiser.h"
+#include "base/pages.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* 16k floats of five arrays are 320 kB: inside a core's second cache. */
-enum { CHUNK_FLOATS = 16384, LANES = 16, ALIGNMENT_BYTES = 64 };
+enum { CHUNK_FLOATS = 16384, LANES = 16 };
 
 struct attn_optimiser_chunk {
     size_t offset, count;
@@ -34,10 +35,9 @@ struct update {
 float *attn_floats_allocate(size_t floats)
 {
     const size_t bytes = floats * sizeof(float);
-    const size_t rounded = (bytes / ALIGNMENT_BYTES + 1) * ALIGNMENT_BYTES;
-    float *const memory = aligned_alloc(ALIGNMENT_BYTES, rounded);
+    float *const memory = attn_pages_allocate(bytes);
     if (memory)
-        memset(memory, 0, rounded);
+        memset(memory, 0, bytes);
     return memory;
 }
 
