@@ -94,7 +94,7 @@ static void overwritten_end(attn_tape *tape, const struct overwritten *o)
     if (!o->memory || o->memory == o->to)
         return;
     attn_tape_rows(tape)->scale(o->to, o->memory, 1.0f, o->count, true);
-    attn_tape_return(tape, o->memory, o->count);
+    attn_tape_return(tape, o->memory);
 }
 
 static void attend_backward(attn_tape *tape, void *arguments)

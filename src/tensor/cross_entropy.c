@@ -16,9 +16,9 @@ struct entropy {
     const int32_t *targets;
     float smoothing;
     double divisor;
-    float *dx, *dweight, *dbias;      /* NULL where not wanted */
-    struct attn_panels forward, back; /* the weight, in training */
-    double smoothed, plain;           /* sums so far */
+    float *dx, *dweight, *dbias; /* NULL where not wanted */
+    float *forward, *back;       /* the weight, packed, in training */
+    double smoothed, plain;      /* sums so far */
 };
 
 static void add_scaled(attn_tape *tape, attn_tensor *input, const float *gradient,
@@ -108,7 +108,7 @@ static void run_gradients(attn_tape *tape, const struct entropy *e, const float 
         attn_tape_rows(tape)->multiply(
             &(struct attn_panel_product){.y = e->dx + first * in,
                                          .x = dlogits,
-                                         .panels = e->back.data,
+                                         .panels = e->back,
                                          .rows = rows,
                                          .inner = classes,
                                          .columns = in});
@@ -135,7 +135,7 @@ static void entropy_run(attn_tape *tape, struct entropy *e, float *logits, size_
     if (attn_tape_training(tape))
         loops->multiply(&(struct attn_panel_product){.y = logits,
                                                      .x = x,
-                                                     .panels = e->forward.data,
+                                                     .panels = e->forward,
                                                      .bias = bias,
                                                      .rows = rows,
                                                      .inner = in,
@@ -199,9 +199,9 @@ attn_tensor *attn_linear_cross_entropy(attn_tape *tape, attn_tensor *x,
         memset(e->dweight, 0, attn_tensor_count(weight) * sizeof(float));
     for (size_t first = 0; first < n; first += run)
         entropy_run(tape, e, logits, first, n - first < run ? n - first : run);
-    attn_tape_return(tape, logits, run * classes);
-    attn_panels_return(tape, e->forward);
-    attn_panels_return(tape, e->back);
+    attn_tape_return(tape, logits);
+    attn_tape_return(tape, e->forward);
+    attn_tape_return(tape, e->back);
     e->loss->data[0] = (float)(e->smoothed / divisor);
     if (plain)
         *plain = e->plain;

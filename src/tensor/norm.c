@@ -34,7 +34,7 @@ static void norm_backward(attn_tape *tape, void *arguments)
     attn_tape_rows(tape)->norm_backward(dx, gain_bias, n->y->gradient, n->x->data,
                                         n->moments, n->gain->data, rows, columns, add);
     add_gain_bias(tape, n, gain_bias, columns);
-    attn_tape_return(tape, gain_bias, 2 * columns);
+    attn_tape_return(tape, gain_bias);
 }
 
 attn_tensor *attn_layer_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,

@@ -1,20 +1,14 @@
 /* Packed matrices in memory of the tape, and the product that packs x. */
 #include "tensor/panels.h"
 
-struct attn_panels attn_panels_pack(attn_tape *tape, const float *matrix, size_t inner,
-                                    size_t columns, bool turned)
+float *attn_panels_pack(attn_tape *tape, const float *matrix, size_t inner,
+                        size_t columns, bool turned)
 {
     const size_t last = (size_t)ATTN_PANEL_COLUMNS - 1;
-    struct attn_panels panels = {.floats = inner * ((columns + last) & ~last)};
-    panels.data = attn_tape_borrow(tape, panels.floats);
-    if (panels.data)
-        attn_tape_rows(tape)->pack(panels.data, matrix, inner, columns, turned);
+    float *const panels = attn_tape_borrow(tape, inner * ((columns + last) & ~last));
+    if (panels)
+        attn_tape_rows(tape)->pack(panels, matrix, inner, columns, turned);
     return panels;
-}
-
-void attn_panels_return(attn_tape *tape, struct attn_panels panels)
-{
-    attn_tape_return(tape, panels.data, panels.floats);
 }
 
 /* x is packed a few rows at a time, which are still near when they are multiplied. */
@@ -25,14 +19,14 @@ void attn_weight_gradient_take(attn_tape *tape, const struct attn_weight_gradien
     do {
         const size_t left = g->rows - first;
         const size_t rows = left < ATTN_PANEL_STEPS ? left : ATTN_PANEL_STEPS;
-        const struct attn_panels panels =
+        float *const panels =
             attn_panels_pack(tape, g->x + first * g->in, rows, g->in, false);
-        if (!panels.data || !bands)
+        if (!panels || !bands)
             return;
         attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
             .y = g->to,
             .x = g->dy + first * g->out,
-            .panels = panels.data,
+            .panels = panels,
             .rows = g->out,
             .inner = rows,
             .columns = g->in,
@@ -40,8 +34,8 @@ void attn_weight_gradient_take(attn_tape *tape, const struct attn_weight_gradien
             .turned = g->out,
             .bands = bands,
         });
-        attn_panels_return(tape, panels);
+        attn_tape_return(tape, panels);
         first += rows;
     } while (first < g->rows);
-    attn_tape_return(tape, bands, ATTN_BAND_FLOATS);
+    attn_tape_return(tape, bands);
 }

@@ -5,16 +5,10 @@
 
 #include "tensor/rows.h"
 
-/* A packed matrix, borrowed; data is NULL after a failure of the tape. */
-struct attn_panels {
-    float *data;
-    size_t floats;
-};
-
-/* Of a matrix [inner][columns], or turned one that lies as [columns][inner]. */
-struct attn_panels attn_panels_pack(attn_tape *tape, const float *matrix, size_t inner,
-                                    size_t columns, bool turned);
-void attn_panels_return(attn_tape *tape, struct attn_panels panels);
+/* A matrix [inner][columns], or turned one that lies as [columns][inner], packed in
+ * borrowed memory; NULL after a failure of the tape. */
+float *attn_panels_pack(attn_tape *tape, const float *matrix, size_t inner,
+                        size_t columns, bool turned);
 
 /* The gradient of a weight: to[out][in] (+)= dyᵀ · x of dy [rows][out] and x [rows][in].
  */

@@ -139,7 +139,7 @@ struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
 
 /* What forward multiplies with. */
 struct forward {
-    struct attn_panels in, state;
+    float *in, *state;
     float *bias; /* all that is added to the input's part; NULL for 0 */
     size_t out;
 };
@@ -155,7 +155,7 @@ static void take_step(attn_tape *tape, const struct attn_recur *r,
     loops->multiply(&(struct attn_panel_product){
         .y = is_gru ? r->recurrent : s.gates,
         .x = s.before,
-        .panels = f->state.data,
+        .panels = f->state,
         .bias = bias,
         .rows = s.rows,
         .inner = r->width,
@@ -173,7 +173,7 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
         .y = r->gate + (first - gates_first) * f->out,
         .x = r->input + first * r->in,
-        .panels = f->in.data,
+        .panels = f->in,
         .bias = f->bias,
         .rows = rows,
         .inner = r->in,
@@ -212,9 +212,9 @@ static void run_forward(attn_tape *tape, const struct attn_recur *r)
         end = run_end(r, begin);
         take_run(tape, r, &f, begin, end);
     }
-    attn_panels_return(tape, f.in);
-    attn_panels_return(tape, f.state);
-    attn_tape_return(tape, f.bias, f.out);
+    attn_tape_return(tape, f.in);
+    attn_tape_return(tape, f.state);
+    attn_tape_return(tape, f.bias);
 
     const size_t row = (size_t)r->y->extent[1];
     attn_recur_give_rows(tape, r->y->data, r->states + r->sequences * w, r->token,

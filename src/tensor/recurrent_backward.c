@@ -15,7 +15,7 @@ struct ways_back {
     bool input_adds;          /* to what is there */
     float *in_weight, *state_weight; /* like the weights; NULL likewise */
     bool in_weight_adds, state_weight_adds;
-    struct attn_panels in_panels, state_panels;
+    float *in_panels, *state_panels;
 };
 
 static void step_back(attn_tape *tape, const struct attn_recur *r,
@@ -36,7 +36,7 @@ static void step_back(attn_tape *tape, const struct attn_recur *r,
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
         .y = before,
         .x = recurrent,
-        .panels = back->state_panels.data,
+        .panels = back->state_panels,
         .rows = s.rows,
         .inner = out,
         .columns = r->width,
@@ -71,7 +71,7 @@ static void state_weight_back(attn_tape *tape, const struct attn_recur *r,
                                       .in = w,
                                       .add = back->state_weight_adds || end < r->steps,
                                   });
-    attn_tape_return(tape, piece, rows * w);
+    attn_tape_return(tape, piece);
 }
 
 /* The steps begin to end − 1, and what they give input and weights. */
@@ -87,7 +87,7 @@ static void run_steps_back(attn_tape *tape, const struct attn_recur *r,
         attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
             .y = back->input + first * r->in,
             .x = gates,
-            .panels = back->in_panels.data,
+            .panels = back->in_panels,
             .rows = rows,
             .inner = out,
             .columns = r->in,
@@ -138,7 +138,7 @@ static void bias_back(attn_tape *tape, const struct attn_recur *r, const float *
     to = same ? attn_tape_gradient(tape, same, &add) : NULL;
     if (to)
         loops->scale(to, sum, 1.0f, out, add);
-    attn_tape_return(tape, sum, out);
+    attn_tape_return(tape, sum);
 }
 
 static void biases_back(attn_tape *tape, const struct attn_recur *r,
@@ -220,18 +220,18 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
         return;
     take_gradients(r, &back);
     all_steps_back(tape, r, &back);
-    attn_panels_return(tape, back.state_panels);
-    attn_panels_return(tape, back.in_panels);
+    attn_tape_return(tape, back.state_panels);
+    attn_tape_return(tape, back.in_panels);
     if (turns) {
         attn_recur_give_rows(tape, x, back.input, r->token, r->tokens, r->in, r->in, add);
-        attn_tape_return(tape, back.input, inputs);
+        attn_tape_return(tape, back.input);
     }
     if (r->weights.has_bias)
         biases_back(tape, r, &back);
     before_back(tape, r, r->state, back.states);
     before_back(tape, r, r->memory, back.memories);
-    attn_tape_return(tape, back.states, states);
-    attn_tape_return(tape, back.memories, states);
+    attn_tape_return(tape, back.states);
+    attn_tape_return(tape, back.memories);
     if (is_gru)
-        attn_tape_return(tape, back.recurrent, gates);
+        attn_tape_return(tape, back.recurrent);
 }

@@ -23,7 +23,7 @@ static void rms_norm_backward(attn_tape *tape, void *arguments)
     float *const dgain = attn_tape_gradient(tape, n->gain, &add);
     if (dgain)
         loops->scale(dgain, sums, 1.0f, columns, add);
-    attn_tape_return(tape, sums, columns);
+    attn_tape_return(tape, sums);
 }
 
 attn_tensor *attn_rms_norm(attn_tape *tape, attn_tensor *x, attn_tensor *gain,

@@ -21,11 +21,15 @@ struct record {
     void *arguments;
 };
 
-/* Lies at the start of memory that nobody borrows. */
-struct free_memory {
-    struct free_memory *next;
+/* Lies before what is borrowed.  Memory goes back with the size it came with, or each use
+ * by something smaller would leave less of it, and what is larger take fresh memory,
+ * which is in no cache. */
+struct lent_memory {
+    struct lent_memory *next; /* of the pool, while nobody borrows it */
     size_t floats;
 };
+
+enum { LENT_HEADER_BYTES = 64 }; /* what follows is aligned as all memory of a tape */
 
 struct attn_tape {
     attn_context *context;
@@ -35,7 +39,7 @@ struct attn_tape {
     bool training;
     uint64_t seed, streams;
     struct record *last;
-    struct free_memory *pool;
+    struct lent_memory *pool;
 };
 
 attn_status attn_tape_create(attn_tape **tape, attn_context *context)
@@ -127,25 +131,31 @@ float *attn_tape_borrow(attn_tape *tape, size_t floats)
 {
     if (tape->status != ATTN_OK)
         return NULL;
-    for (struct free_memory **place = &tape->pool; *place; place = &(*place)->next) {
-        struct free_memory *const found = *place;
+    for (struct lent_memory **place = &tape->pool; *place; place = &(*place)->next) {
+        struct lent_memory *const found = *place;
         if (found->floats >= floats && found->floats / 2 <= floats) {
             *place = found->next;
-            return (float *)(void *)found;
+            return (float *)(void *)((char *)found + LENT_HEADER_BYTES);
         }
     }
-    if (floats > SIZE_MAX / sizeof(float) - 64)
+    if (floats > SIZE_MAX / sizeof(float) - LENT_HEADER_BYTES)
         attn_tape_fail(tape, ATTN_ENOMEM, "tape: no memory for %zu floats", floats);
-    return attn_tape_allocate(tape, floats * sizeof(float) + sizeof(struct free_memory));
+    struct lent_memory *const lent =
+        attn_tape_allocate(tape, LENT_HEADER_BYTES + floats * sizeof(float));
+    if (!lent)
+        return NULL;
+    lent->floats = floats;
+    return (float *)(void *)((char *)lent + LENT_HEADER_BYTES);
 }
 
-void attn_tape_return(attn_tape *tape, float *memory, size_t floats)
+void attn_tape_return(attn_tape *tape, float *memory)
 {
     if (!memory)
         return;
-    struct free_memory *const freed = (struct free_memory *)(void *)memory;
-    *freed = (struct free_memory){.next = tape->pool, .floats = floats};
-    tape->pool = freed;
+    struct lent_memory *const lent =
+        (struct lent_memory *)(void *)((char *)memory - LENT_HEADER_BYTES);
+    lent->next = tape->pool;
+    tape->pool = lent;
 }
 
 /* The tensor without its data; NULL after naming what is wrong with the extents. */
@@ -269,7 +279,7 @@ attn_status attn_tape_backward(attn_tape *tape, attn_tensor *loss, float seed_gr
         if (!output->gradient)
             continue;
         record->backward(tape, record->arguments);
-        attn_tape_return(tape, output->gradient, attn_tensor_count(output));
+        attn_tape_return(tape, output->gradient);
         output->gradient = NULL;
     }
     tape->last = NULL;

@@ -86,7 +86,7 @@ void attn_tape_pass_gradient(attn_tape *tape, attn_tensor *output, attn_tensor *
 /** Memory of a backward, back to the tape's pool with attn_tape_return; NULL after a
  * failure. */
 float *attn_tape_borrow(attn_tape *tape, size_t floats);
-void attn_tape_return(attn_tape *tape, float *memory, size_t floats);
+void attn_tape_return(attn_tape *tape, float *memory);
 
 /** The next counter-based stream of random numbers of this step. */
 uint64_t attn_tape_next_seed(attn_tape *tape);
