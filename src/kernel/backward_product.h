@@ -16,10 +16,16 @@ enum product_to { PRODUCT_SET, PRODUCT_ADD };
  * ZERO_RIGHT the other way round. */
 enum product_zeros { PRODUCT_PLAIN, PRODUCT_ZERO_LEFT, PRODUCT_ZERO_RIGHT };
 
-/* 4 x 3 and 6 x 2 vectors: 12 accumulators + 3 + 1, or + 2 + 1, of 16 registers. */
-enum { LANE_ROWS = 4, GATHER_ROWS = 6, GATHER_VECTORS = 2 };
-enum { LONE_ROWS = 8 }; /* of one vector */
-enum { MOST_ROWS = 8, MOST_VECTORS = 3 };
+/* Rows of the largest tile for 1, 2 and 3 vectors: 12 accumulators + 3 + 1 or + 2 + 1 of
+ * 16 registers, or twice as many of 32. */
+#if VF_REGISTERS == 32
+enum { ROWS_OF_1 = 16, ROWS_OF_2 = 12, ROWS_OF_3 = 8 };
+enum { GATHER_ROWS = 8, GATHER_VECTORS = 2 }; /* 12 rows measured 5 % slower */
+#else
+enum { ROWS_OF_1 = 8, ROWS_OF_2 = 6, ROWS_OF_3 = 4 };
+enum { GATHER_ROWS = 6, GATHER_VECTORS = 2 };
+#endif
+enum { MOST_ROWS = ROWS_OF_1, MOST_VECTORS = 3 };
 
 struct backward_product {
     float *out;
@@ -46,12 +52,15 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
                           const enum product_to to, const enum product_zeros zeros,
                           const size_t rows, const size_t vectors)
 {
-    const ptrdiff_t row_stride = p->row_stride;
-    const float *left =
-        p->left + (ptrdiff_t)row * row_stride + (ptrdiff_t)p->begin * p->step_stride;
+    const ptrdiff_t row_stride = p->row_stride, step_stride = p->step_stride;
+    const float *left[MOST_ROWS / 4]; /* of every fourth row: few registers for strides */
+#pragma GCC unroll 4
+    for (size_t r = 0; r < rows; r += 4)
+        left[r / 4] = p->left + (ptrdiff_t)(row + r) * row_stride +
+                      (ptrdiff_t)p->begin * step_stride;
     const float *right = p->right + (ptrdiff_t)p->begin * p->right_stride;
     vf sum[MOST_ROWS][MOST_VECTORS];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (size_t r = 0; r < rows; r++)
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++)
@@ -63,19 +72,21 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++)
             x[v] = vf_load(right + v * VF_LANES);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (size_t r = 0; r < rows; r++) {
-            const vf factor = vf_set1(left[(ptrdiff_t)r * row_stride]);
+            const vf factor = vf_set1(left[r / 4][(ptrdiff_t)(r % 4) * row_stride]);
 #pragma GCC unroll 3
             for (size_t v = 0; v < vectors; v++)
                 sum[r][v] = product_term(factor, x[v], sum[r][v], zeros);
         }
-        left += p->step_stride;
+#pragma GCC unroll 4
+        for (size_t r = 0; r < rows; r += 4)
+            left[r / 4] += step_stride;
         right += p->right_stride;
     } while (--steps > 0);
 
     float *out = p->out + (ptrdiff_t)row * p->out_stride;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (size_t r = 0; r < rows; r++) {
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++) {
@@ -89,11 +100,12 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
 INLINE void backward_rows(const struct backward_product *p, const enum product_to to,
                           const enum product_zeros zeros, const size_t vectors)
 {
+    const size_t most = vectors == 3 ? ROWS_OF_3 : vectors == 2 ? ROWS_OF_2 : ROWS_OF_1;
     size_t row = 0;
-    for (; vectors == 1 && row + LONE_ROWS <= p->rows; row += LONE_ROWS)
-        backward_tile(p, row, to, zeros, LONE_ROWS, vectors);
-    for (; row + LANE_ROWS <= p->rows; row += LANE_ROWS)
-        backward_tile(p, row, to, zeros, LANE_ROWS, vectors);
+    for (; row + most <= p->rows; row += most)
+        backward_tile(p, row, to, zeros, most, vectors);
+    for (; most > 4 && row + 4 <= p->rows; row += 4)
+        backward_tile(p, row, to, zeros, 4, vectors);
     for (; row < p->rows; row++)
         backward_tile(p, row, to, zeros, 1, vectors);
 }
