@@ -76,7 +76,7 @@ INLINE vf additive_exp(vf x)
 /* 1/a + 1/b */
 INLINE vf additive_pair(vf a, vf b)
 {
-    return (a + b) / (a * b);
+    return vf_divide(a + b, a * b);
 }
 
 INLINE vf additive_term(vf query, vf key, vf inverse)

@@ -39,6 +39,14 @@ struct additive_share {
     vf part, slope;
 };
 
+/* From the factors of both sides. */
+INLINE struct additive_share additive_share_of(vf gradient, vf query, vf key)
+{
+    const vf r = vf_divide(vf_set1(1.0f), additive_term(query, key, vf_set1(1.0f)));
+    const vf part = gradient * r;
+    return (struct additive_share){part, vf_fma(-part, r, part)};
+}
+
 /* By tanh itself. */
 INLINE struct additive_share direct_share(vf gradient, vf sum, vf sign)
 {
@@ -78,10 +86,7 @@ INLINE void additive_column(struct additive_tile *tile, vf *by_key, vf *by_vecto
     vf by_query = vf_set1(0.0f), vector = *by_vector;
     for (size_t k = 0; k < tile->keys; k++) {
         const vf g = vf_load(gradient);
-        const vf r = 1.0f / vf_fma(query, vf_set1(*factor), vf_set1(1.0f));
-        struct additive_share share;
-        share.part = g * r;
-        share.slope = vf_fma(-share.part, r, share.part);
+        struct additive_share share = additive_share_of(g, query, vf_set1(*factor));
         if (careful) {
             const float key =
                 *(key_of_tile(tile, k) + (ptrdiff_t)d * group->key_element_stride);
@@ -206,9 +211,7 @@ INLINE vf additive_strip_step(struct additive_strip *s, vf x, float gradient,
     struct additive_share share;
     if (is_moderate) {
         const vf key = additive_exp(x * s->rate) * s->part;
-        const vf r = 1.0f / vf_fma(s->factor, key, vf_set1(1.0f));
-        share.part = g * r;
-        share.slope = vf_fma(-share.part, r, share.part);
+        share = additive_share_of(g, s->factor, key);
     } else {
         share = direct_share(g, s->plain + x, s->rate * 0.5f);
     }
