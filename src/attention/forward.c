@@ -4,9 +4,9 @@
  *
  * Blocks begin at multiples of ATTN_BLOCK_KEYS wherever a panel's keys begin, so a row's
  * bits do not depend on the rows it shares a panel with, nor on who computes it. */
-#include "attention/forward.h"
 #include "attention/ahead.h"
 #include "attention/forget.h"
+#include "attention/forward_group.h"
 #include "attention/received.h"
 #include "attention/rows.h"
 #include "attention/widen.h"
@@ -15,33 +15,6 @@
 #include "kernel/pair_table.h"
 #include <math.h>
 #include <string.h>
-
-/* Which of KNOWN_BLOCKS blocks of values are finite, as far as was looked: a bit each.
- * Looking once a group took 1 % where keep or bias asks. */
-enum { KNOWN_BLOCKS = 64 };
-struct known_values {
-    const void *value; /* of the head that is known of; NULL: of none */
-    int64_t Lk, first_block;
-    uint64_t looked, finite;
-};
-
-/* Scratch of one worker; what the panels point to, scores and `added` follow it in
- * memory. */
-struct group {
-    struct attn_panel panels[ATTN_GROUP_PANELS];
-    struct attn_places places[ATTN_GROUP_PANELS];
-    struct attn_block block;
-    struct attn_walk walk;
-    size_t count;
-    bool empty[ATTN_GROUP_PANELS]; /* shown no block yet */
-    bool calls_ahead;              /* the next unit is this worker's too */
-    float *scores;
-    struct known_values known;
-
-    /* Only if received mass is wanted. */
-    struct attn_kept kept[ATTN_GROUP_PANELS];
-    void *kept_memory; /* NULL if not */
-};
 
 /* ---- One group ------------------------------------------------------------------------
  */
@@ -86,7 +59,7 @@ static void begin_dropout(struct attn_panel *panel, const struct attn_walk *walk
     }
 }
 
-static void begin_panel(struct group *group, const struct attn_forward *forward,
+static void begin_panel(struct attn_group *group, const struct attn_forward *forward,
                         int64_t first_query, int64_t queries)
 {
     struct attn_panel *const panel = &group->panels[group->count];
@@ -107,15 +80,15 @@ static void begin_panel(struct group *group, const struct attn_forward *forward,
 }
 
 /* Whether the values of the block from first on are. */
-static bool values_are_finite(struct group *group, int64_t first, int64_t end)
+static bool values_are_finite(struct attn_group *group, int64_t first, int64_t end)
 {
     const struct attn_walk *const walk = &group->walk;
     const attn_input *const value = &walk->problem->tensors->value;
-    struct known_values *const known = &group->known;
-    const int64_t block = first / ATTN_BLOCK_KEYS, n = block % KNOWN_BLOCKS;
+    struct attn_known_values *const known = &group->known;
+    const int64_t block = first / ATTN_BLOCK_KEYS, n = block % ATTN_KNOWN_BLOCKS;
     if (known->value != walk->head.value || known->Lk != walk->sequence.Lk ||
         known->first_block != block - n)
-        *known = (struct known_values){
+        *known = (struct attn_known_values){
             .value = walk->head.value, .Lk = walk->sequence.Lk, .first_block = block - n};
     if (!(known->looked >> n & 1)) {
         const struct attn_matrix values = attn_rows_of(
@@ -143,7 +116,7 @@ void attn_score_block(const struct attn_forward *forward, float *scores,
         forward->kernels->score(scores, panel, block);
 }
 
-static void call_ahead(const struct group *group, size_t step)
+static void call_ahead(const struct attn_group *group, size_t step)
 {
     if (group->calls_ahead && group->walk.sequence.Lk <= ATTN_BLOCK_KEYS)
         attn_forward_call_ahead(&group->walk, step, 2 * group->count);
@@ -151,7 +124,7 @@ static void call_ahead(const struct group *group, size_t step)
 
 /* Shows the panel a run of the keys of a block, less those that none of its queries sees.
  */
-static void attend(struct group *group, size_t p, const struct attn_forward *forward,
+static void attend(struct attn_group *group, size_t p, const struct attn_forward *forward,
                    const struct attn_sweep *sweep, struct attn_key_range keys,
                    struct attn_key_range run)
 {
@@ -187,7 +160,7 @@ static void attend(struct group *group, size_t p, const struct attn_forward *for
         kernels->value(panel, weights, &group->block);
 }
 
-static void finish_lse_and_statistics(const struct group *group, size_t p,
+static void finish_lse_and_statistics(const struct attn_group *group, size_t p,
                                       const struct attn_forward *forward)
 {
     const struct attn_panel *const panel = &group->panels[p];
@@ -217,7 +190,7 @@ static void invert_sums(float *inverse, const struct attn_panel *panel, const fl
         inverse[i] = 0.0f;
 }
 
-static void finish_panel(struct group *group, size_t p,
+static void finish_panel(struct attn_group *group, size_t p,
                          const struct attn_forward *forward)
 {
     struct attn_panel *const panel = &group->panels[p];
@@ -251,7 +224,7 @@ static void count_visible_keys(const struct attn_walk *walk, int64_t first, int6
             attn_count_visible(walk->problem, &walk->sequence, &walk->head, i);
 }
 
-static bool any_sees(const struct group *group, struct attn_key_range keys)
+static bool any_sees(const struct attn_group *group, struct attn_key_range keys)
 {
     for (size_t p = 0; p < group->count; p++) {
         struct attn_key_range run = {keys.first, keys.first};
@@ -261,7 +234,7 @@ static bool any_sees(const struct group *group, struct attn_key_range keys)
     return false;
 }
 
-static void attend_block(struct group *group, const struct attn_forward *forward,
+static void attend_block(struct attn_group *group, const struct attn_forward *forward,
                          const struct attn_sweep *sweep, struct attn_key_range keys)
 {
     for (size_t p = 0; p < group->count; p++) {
@@ -271,7 +244,7 @@ static void attend_block(struct group *group, const struct attn_forward *forward
     }
 }
 
-static void attend_group(struct group *group, const struct attn_forward *forward,
+static void attend_group(struct attn_group *group, const struct attn_forward *forward,
                          int64_t first_query, int64_t end_query)
 {
     struct attn_sweep sweep = forward->sweep;
@@ -332,71 +305,7 @@ void attn_store_padding(const struct attn_walk *walk)
 /* ---- All of them ----------------------------------------------------------------------
  */
 
-/* Rows of a panel's output. */
-static size_t output_rows(const struct attn_forward *forward)
-{
-    const size_t Dv = (size_t)forward->problem->shape->Dv;
-    return forward->pairs ? (Dv + 15) / 16 * 16 : Dv;
-}
-
-/* A worker's scratch, but for what it keeps. */
-size_t attn_forward_group_bytes(const struct attn_forward *forward)
-{
-    const size_t width = (size_t)attn_panel_queries(forward->kernels);
-    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    const size_t per_lane = output_rows(forward) + classes + 2 * top;
-    const size_t query = attn_query_floats(forward->problem, forward->kernels);
-    const size_t shared = ATTN_BLOCK_KEYS + (size_t)forward->problem->shape->Dv;
-    const size_t floats =
-        ATTN_GROUP_PANELS * query + (ATTN_GROUP_PANELS * per_lane + shared) * width +
-        attn_added_floats(forward->problem, forward->kernels) +
-        attn_forget_floats(forward->problem) +
-        attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
-    return attn_round_up(sizeof(struct group)) + attn_round_up(floats * sizeof(float));
-}
-
-/* The worker's scratch, laid out as attn_forward_layout counted it. */
-static struct group *place_group(const struct attn_forward *forward, size_t worker)
-{
-    const struct attn_problem *const problem = forward->problem;
-    const size_t width = (size_t)attn_panel_queries(forward->kernels);
-    const size_t D = (size_t)problem->shape->D, Dv = (size_t)problem->shape->Dv;
-    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
-    char *const memory = (char *)forward->scratch + worker * forward->worker_bytes;
-    struct group *const group = (struct group *)memory;
-    float *next = (float *)(memory + attn_round_up(sizeof *group));
-    for (size_t p = 0; p < ATTN_GROUP_PANELS; p++) {
-        struct attn_panel *const panel = &group->panels[p];
-        panel->D = D;
-        panel->Dv = Dv;
-        panel->query = next;
-        panel->output = panel->query + attn_query_floats(problem, forward->kernels);
-        panel->class_sum = panel->output + output_rows(forward) * width;
-        panel->top_score = panel->class_sum + classes * width;
-        panel->top_key = (int32_t *)(panel->top_score + top * width);
-        next = panel->top_score + 2 * top * width;
-    }
-    group->scores = next;
-    group->block.sums = group->scores + ATTN_BLOCK_KEYS * width;
-    next = group->block.sums + Dv * width;
-    group->known.value = NULL;
-    const bool adds = attn_added_floats(problem, forward->kernels) > 0;
-    group->walk = (struct attn_walk){
-        .problem = problem,
-        .kernels = forward->kernels,
-        .pairs = forward->pairs,
-        .added = adds ? next : NULL,
-    };
-    next += attn_added_floats(problem, forward->kernels);
-    attn_forget_init(&group->walk, next);
-    attn_wide_init(&group->walk, next + attn_forget_floats(problem), true);
-    const bool keeps = problem->tensors->statistics.received;
-    group->kept_memory =
-        keeps ? memory + forward->worker_bytes - forward->kept_bytes : NULL;
-    return group;
-}
-
-static void begin_received(struct group *group, const struct attn_forward *forward,
+static void begin_received(struct attn_group *group, const struct attn_forward *forward,
                            const struct attn_share *share, int64_t index)
 {
     const struct attn_walk *const walk = &group->walk;
@@ -407,7 +316,7 @@ static void begin_received(struct group *group, const struct attn_forward *forwa
     attn_kept_init(group->kept, share, walk, group->kept_memory, received);
 }
 
-static void work_on_unit(struct group *group, const struct attn_forward *forward,
+static void work_on_unit(struct attn_group *group, const struct attn_forward *forward,
                          const struct attn_share *share, int64_t h, int64_t index)
 {
     struct attn_walk *const walk = &group->walk;
@@ -436,7 +345,7 @@ static void work(void *argument, size_t worker)
 {
     struct attn_forward *const forward = argument;
     const int64_t H = forward->problem->shape->H;
-    struct group *const group = place_group(forward, worker);
+    struct attn_group *const group = attn_forward_place_group(forward, worker);
     const struct attn_sequence *const at = &group->walk.sequence;
     void *const decoder = (char *)group + forward->group_bytes;
     struct attn_share share = {.units = 0};

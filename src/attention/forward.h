@@ -38,9 +38,6 @@ ATTN_CHECKED attn_status attn_forward_layout(struct attn_forward *forward,
 struct attn_share attn_forward_share(const struct attn_forward *forward,
                                      const struct attn_sequence *sequence);
 
-/* Scratch of one group. */
-size_t attn_forward_group_bytes(const struct attn_forward *forward);
-
 /* Does it, once it is laid out. */
 ATTN_CHECKED attn_status attn_forward_run(struct attn_forward *forward,
                                           attn_context *context);

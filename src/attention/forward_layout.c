@@ -1,8 +1,8 @@
 /* How attn_forward shares its work out: units, runs of units, workers, and their scratch.
  */
 #include "attention/ahead.h"
-#include "attention/forward.h"
-#include "attention/received.h"
+#include "attention/forget.h"
+#include "attention/forward_group.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
 
@@ -61,6 +61,78 @@ static int64_t units_of_run(const struct attn_forward *forward)
     return most < (double)share ? 1 + (int64_t)most : share > 0 ? share : 1;
 }
 
+/* ---- Scratch --------------------------------------------------------------------------
+ */
+
+/* Rows of a panel's output. */
+static size_t output_rows(const struct attn_forward *forward)
+{
+    const size_t Dv = (size_t)forward->problem->shape->Dv;
+    return forward->pairs ? (Dv + 15) / 16 * 16 : Dv;
+}
+
+/* A worker's scratch, but for what it keeps. */
+static size_t group_bytes(const struct attn_forward *forward)
+{
+    const size_t width = (size_t)attn_panel_queries(forward->kernels);
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    const size_t per_lane = output_rows(forward) + classes + 2 * top;
+    const size_t query = attn_query_floats(forward->problem, forward->kernels);
+    const size_t shared = ATTN_BLOCK_KEYS + (size_t)forward->problem->shape->Dv;
+    const size_t floats =
+        ATTN_GROUP_PANELS * query + (ATTN_GROUP_PANELS * per_lane + shared) * width +
+        attn_added_floats(forward->problem, forward->kernels) +
+        attn_forget_floats(forward->problem) +
+        attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
+    return attn_round_up(sizeof(struct attn_group)) +
+           attn_round_up(floats * sizeof(float));
+}
+
+struct attn_group *attn_forward_place_group(const struct attn_forward *forward,
+                                            size_t worker)
+{
+    const struct attn_problem *const problem = forward->problem;
+    const size_t width = (size_t)attn_panel_queries(forward->kernels);
+    const size_t D = (size_t)problem->shape->D, Dv = (size_t)problem->shape->Dv;
+    const size_t classes = forward->sweep.classes, top = forward->sweep.top;
+    char *const memory = (char *)forward->scratch + worker * forward->worker_bytes;
+    struct attn_group *const group = (struct attn_group *)memory;
+    float *next = (float *)(memory + attn_round_up(sizeof *group));
+    for (size_t p = 0; p < ATTN_GROUP_PANELS; p++) {
+        struct attn_panel *const panel = &group->panels[p];
+        panel->D = D;
+        panel->Dv = Dv;
+        panel->query = next;
+        panel->output = panel->query + attn_query_floats(problem, forward->kernels);
+        panel->class_sum = panel->output + output_rows(forward) * width;
+        panel->top_score = panel->class_sum + classes * width;
+        panel->top_key = (int32_t *)(panel->top_score + top * width);
+        next = panel->top_score + 2 * top * width;
+    }
+    group->scores = next;
+    group->block.sums = group->scores + ATTN_BLOCK_KEYS * width;
+    next = group->block.sums + Dv * width;
+    group->known.value = NULL;
+    const bool adds = attn_added_floats(problem, forward->kernels) > 0;
+    group->walk = (struct attn_walk){
+        .problem = problem,
+        .kernels = forward->kernels,
+        .pairs = forward->pairs,
+        .added = adds ? next : NULL,
+    };
+    next += attn_added_floats(problem, forward->kernels);
+    attn_forget_init(&group->walk, next);
+    attn_wide_init(&group->walk, next + attn_forget_floats(problem), true);
+    const bool keeps = problem->tensors->statistics.received;
+    group->kept_memory =
+        keeps ? memory + forward->worker_bytes - forward->kept_bytes : NULL;
+    return group;
+}
+
+/* ---- All of it
+ * -------------------------------------------------------------------------
+ */
+
 attn_status attn_forward_layout(struct attn_forward *forward, attn_context *context,
                                 const struct attn_problem *problem)
 {
@@ -98,7 +170,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         forward->workers = (size_t)forward->units;
     if (forward->units > 0)
         forward->run = units_of_run(forward);
-    forward->group_bytes = attn_forward_group_bytes(forward);
+    forward->group_bytes = group_bytes(forward);
     forward->worker_bytes = forward->group_bytes + forward->splits.worker_bytes;
     size_t received_bytes = 0;
     if (wanted->received) {
