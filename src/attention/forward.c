@@ -234,12 +234,55 @@ static bool any_sees(const struct attn_group *group, struct attn_key_range keys)
     return false;
 }
 
+/* Whether panels may be shown a block together, where they see all of it. */
+static bool may_attend_together(const struct attn_group *group,
+                                const struct attn_forward *forward,
+                                struct attn_key_range keys)
+{
+    const attn_options *const options = forward->problem->options;
+    const struct attn_walk *const walk = &group->walk;
+    return forward->pairs && forward->pairs->attend && walk->wide.value &&
+           !walk->wide.any_special && keys.end - keys.first == ATTN_BLOCK_KEYS &&
+           walk->wide.first == keys.first && !forward->statistics &&
+           !group->kept_memory && !forward->sweep.dropout && options->softcap == 0.0f &&
+           walk->head.alibi_slope == 0.0f && !walk->head.keep && !walk->head.bias &&
+           !attn_has_runs(forward->problem) && !walk->forgotten.high;
+}
+
+/* Shows the block to all panels that see all of it. */
+static void attend_together(struct attn_group *group, const struct attn_forward *forward,
+                            struct attn_key_range keys, bool done[ATTN_GROUP_PANELS])
+{
+    struct attn_panel *panels[ATTN_GROUP_PANELS];
+    struct attn_block *const block = &group->block;
+    size_t count = 0;
+    for (size_t p = 0; p < group->count; p++) {
+        struct attn_panel *const panel = &group->panels[p];
+        done[p] = attn_block_show(block, panel, &group->walk, keys.first, keys.end) &&
+                  block->keys == ATTN_BLOCK_KEYS && !hides_keys(block);
+        if (!done[p])
+            continue;
+        panels[count++] = panel;
+        group->empty[p] = false;
+        call_ahead(group, 2 * p);
+        call_ahead(group, 2 * p + 1);
+    }
+    if (count == 0)
+        return;
+    attn_block_show(block, panels[0], &group->walk, keys.first, keys.end);
+    forward->pairs->attend(panels, count, block, group->scores);
+}
+
 static void attend_block(struct attn_group *group, const struct attn_forward *forward,
                          const struct attn_sweep *sweep, struct attn_key_range keys)
 {
+    bool done[ATTN_GROUP_PANELS] = {false};
+    if (may_attend_together(group, forward, keys))
+        attend_together(group, forward, keys, done);
     for (size_t p = 0; p < group->count; p++) {
         struct attn_key_range run = {keys.first, keys.first};
-        while (attn_panel_run(&group->panels[p], &group->walk, keys.end, &run))
+        while (!done[p] &&
+               attn_panel_run(&group->panels[p], &group->walk, keys.end, &run))
             attend(group, p, forward, sweep, keys, run);
     }
 }

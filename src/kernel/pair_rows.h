@@ -72,11 +72,16 @@ static void load_query_pairs(float *to, size_t width, const struct attn_matrix *
 static void copy_key_pairs(float *to, const struct attn_matrix *from)
 {
     const struct attn_matrix rows = *from;
-    for (size_t row = 0; row < rows.rows; row++)
-        for (size_t n = 0; n < rows.size; n += PAIR_LANES) {
+    const size_t whole =
+        rows.element_stride == 1 ? rows.size - rows.size % PAIR_LANES : 0;
+    for (size_t row = 0; row < rows.rows; row++) {
+        const uint16_t *const x =
+            (const uint16_t *)rows.x + (ptrdiff_t)row * rows.row_stride;
+        for (size_t n = 0; n < whole; n += PAIR_LANES, to += VF_LANES)
+            memcpy(to, x + n, VF_BYTES);
+        for (size_t n = whole; n < rows.size; n += PAIR_LANES, to += VF_LANES)
             vf_store(to, load_row_pairs(&rows, row, n));
-            to += VF_LANES;
-        }
+    }
 }
 
 INLINE vi is_special(vf x)

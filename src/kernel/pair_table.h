@@ -46,6 +46,12 @@ struct attn_pair_kernels {
                   const struct attn_block *block);
     void (*value)(struct attn_panel *panel, const float *weights,
                   const struct attn_block *block);
+
+    /* Score, softmax and value of a few panels, which all see every key of a block of
+     * ATTN_BLOCK_KEYS keys, and whose plain scores are those wanted, with no statistics;
+     * no value is special.  NULL: there is none. */
+    void (*attend)(struct attn_panel *const *panels, size_t count,
+                   const struct attn_block *block, float *scores);
 };
 
 #endif

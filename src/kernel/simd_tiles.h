@@ -11,10 +11,7 @@
 
 #include "kernel/simd.h"
 
-enum { TILE_EDGE = 16, TILE_BYTES = 64 };
-
-/* Registers 0 to 5 have 16 rows, 6 and 7 a single one. */
-enum { TILES_OF_ROW = 6, TILES = 8 };
+enum { TILES = 8, TILE_EDGE = 16, TILE_BYTES = 64 };
 
 /* Before a thread's first tile.  Takes 180 cycles. */
 static void tiles_open(void)
@@ -26,7 +23,7 @@ static void tiles_open(void)
     } shape = {.palette = 1};
     for (size_t n = 0; n < TILES; n++) {
         shape.row_bytes[n] = TILE_BYTES;
-        shape.rows[n] = n < TILES_OF_ROW ? TILE_EDGE : 1;
+        shape.rows[n] = TILE_EDGE;
     }
     __asm__ volatile("ldtilecfg %0" : : "m"(shape));
 }
