@@ -385,6 +385,24 @@ static void choose_one_query(attn_shape *s)
     s->H = s->Hk * groups[random_below(s->Hk == 1 ? 9 : 8)];
 }
 
+/* Whole blocks of keys that whole panels of queries see. */
+static void choose_long(attn_shape *s)
+{
+    static const int64_t sizes[] = {1, 17, 64, 80, 128};
+    s->Hk = 1 + random_below(2);
+    s->H = s->Hk * (1 + random_below(2));
+    s->Lq = random_below(8) ? 1 + random_below(200) : 1;
+    s->Lk = 200 + random_below(501);
+    s->D = sizes[random_below(5)];
+    s->Dv = sizes[random_below(5)];
+}
+
+static void widen_windows(attn_options *o)
+{
+    o->window_left *= o->window_left > 0 ? 6 : 1;
+    o->window_right *= o->window_right > 0 ? 6 : 1;
+}
+
 struct problem problem_create(uint64_t seed, unsigned rules)
 {
     last_seed = seed;
@@ -400,8 +418,12 @@ struct problem problem_create(uint64_t seed, unsigned rules)
     s->Dv = 1 + random_below(40);
     if (rules & RULE_ONE_QUERY)
         choose_one_query(s);
+    if (rules & RULE_LONG)
+        choose_long(s);
     attn_options_init(&p.options, s);
     choose_options(&p, rules);
+    if (rules & RULE_LONG)
+        widen_windows(&p.options);
     choose_runs_and_gates(&p, seed, rules);
     const int64_t key[] = {s->B, s->Hk, s->Lk, s->D};
     const int64_t value[] = {s->B, s->Hk, s->Lk, s->Dv};

@@ -132,6 +132,94 @@ static void pairs_agree_with_the_reference(void **state)
     attn_context_destroy(context);
 }
 
+/* Where whole blocks are multiplied while others are weighed, if no statistics are asked.
+ * Some that is seen is not finite. */
+static struct problem create_long(void)
+{
+    static const float poison[] = {NAN, INFINITY, -INFINITY};
+    const unsigned rules = RULE_LONG | RULE_LENGTHS | RULE_PACKED | RULE_SINK;
+    struct problem p =
+        problem_create(seed, seed % 4 ? rules : RULE_LONG | (RULES_ALL & ~RULE_ADDITIVE));
+    const attn_shape *const s = &p.shape;
+    if (seed % 3 == 0)
+        for (int n = 0; n < 3; n++)
+            *tensor_at(&p.value, 0, random_below(s->Hk), random_below(s->Lk),
+                       random_below(s->Dv)) = poison[n];
+    if (seed % 5 == 0)
+        *tensor_at(&p.key, 0, 0, random_below(s->Lk), random_below(s->D)) = NAN;
+    return p;
+}
+
+/* What a context gives of the problem, with the output widened. */
+static struct results run_long(attn_context *context, const struct problem *p,
+                               bool statistics)
+{
+    struct results r = results_create(p);
+    struct narrow n = narrow_create(p, &r);
+    if (!statistics)
+        n.tensors.statistics = (attn_statistics){0};
+    assert_ok(context, attn_forward(context, &p->shape, &n.tensors, &p->options));
+    narrow_widen(&n, &r);
+    narrow_destroy(&n);
+    return r;
+}
+
+static struct results refer_long(const struct problem *p)
+{
+    struct results r = results_create(p);
+    struct narrow n = narrow_create(p, &r);
+    attn_tensors tensors = problem_tensors(p, &r);
+    tensors.query = n.tensors.query;
+    tensors.key = n.tensors.key;
+    tensors.value = n.tensors.value;
+    assert_int_equal(attn_forward_reference(&p->shape, &tensors, &p->options), ATTN_OK);
+    narrow_destroy(&n);
+    return r;
+}
+
+static void assert_same_float(float a, float b)
+{
+    if (memcmp(&a, &b, sizeof a) != 0 && !(isnan(a) && isnan(b)))
+        fail_msg("seed %d: %a is not %a", (int)seed, (double)a, (double)b);
+}
+
+static void assert_same(const struct results *x, const struct results *y)
+{
+    const int64_t *const e = x->output.extent;
+    for (int64_t b = 0; b < e[0]; b++)
+        for (int64_t h = 0; h < e[1]; h++)
+            for (int64_t l = 0; l < e[2]; l++)
+                for (int64_t d = 0; d < e[3]; d++)
+                    assert_same_float(*tensor_at(&x->output, b, h, l, d),
+                                      *tensor_at(&y->output, b, h, l, d));
+    for (size_t row = 0; row < x->rows; row++)
+        assert_same_float(x->lse[row], y->lse[row]);
+}
+
+static void long_sequences(void **state)
+{
+    (void)state;
+    attn_context *const context = context_with_pairs();
+    attn_context *two = NULL;
+    const attn_context_options options = {.isa = level, .threads = 2};
+    assert_int_equal(attn_context_create(&two, &options), ATTN_OK);
+    for (seed = 0; seed < 60; seed++) {
+        struct problem p = create_long();
+        struct results expected = refer_long(&p), got = run_long(context, &p, false);
+        struct results looked = run_long(context, &p, true);
+        struct results by_two = run_long(two, &p, false);
+        assert_output_near(&p, &got.output, &expected.output);
+        assert_all_near(got.lse, expected.lse, got.rows, 4e-6, "lse");
+        assert_same(&got, &looked);
+        assert_same(&got, &by_two);
+        results_destroy(&expected), results_destroy(&got);
+        results_destroy(&looked), results_destroy(&by_two);
+        problem_destroy(&p);
+    }
+    attn_context_destroy(two);
+    attn_context_destroy(context);
+}
+
 /* ---- What holds for every kernel ------------------------------------------------------
  */
 
@@ -386,6 +474,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_agree_with_the_reference),
+        cmocka_unit_test(long_sequences),
         cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(what_is_hidden_changes_no_bit),
         cmocka_unit_test(what_is_not_finite_is_seen_by_all),
