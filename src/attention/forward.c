@@ -1,4 +1,4 @@
-/* The forward pass.  The unit of work is a group: up to four panels of queries of one
+/* The forward pass.  The unit of work is a group: four or eight panels of queries of one
  * head of one sequence, which walk together over the blocks of keys that they see, so
  * that a block is shared while it is in cache.  Workers take units from one counter.
  *

@@ -6,7 +6,9 @@
 #include "attention/statistics.h"
 #include <stdatomic.h>
 
-enum { ATTN_GROUP_PANELS = 4 }; /* 8 measured the same, 1 and 2 are 1-3 % slower */
+/* Panels of a group at most; and usually, for 8 measured the same, 1 and 2 are 1-3 %
+ * slower. */
+enum { ATTN_GROUP_PANELS = 8, ATTN_USUAL_PANELS = 4 };
 
 struct attn_forward {
     const struct attn_problem *problem;
@@ -16,6 +18,7 @@ struct attn_forward {
     bool calls_ahead;                      /* for the next head, if sequences are short */
     struct attn_sweep sweep;
 
+    size_t panels;              /* of a full group */
     int64_t units, panel_units; /* the others decode */
     int64_t run;                /* units that a worker takes at once */
     size_t group_bytes; /* of a worker's scratch; then what decodes, what is kept */

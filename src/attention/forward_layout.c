@@ -23,16 +23,34 @@ struct attn_share attn_forward_share(const struct attn_forward *forward,
     const struct attn_kernels *const kernels = forward->kernels;
     if (forward->problem->tensors->statistics.received)
         return attn_received_share(forward->problem, kernels, sequence);
-    const int64_t size = attn_group_queries(forward->problem, kernels, ATTN_GROUP_PANELS);
+    const int64_t size =
+        attn_group_queries(forward->problem, kernels, (int64_t)forward->panels);
     const int64_t Lq = sequence->Lq, groups = Lq > 0 ? (Lq + size - 1) / size : 1;
     return (struct attn_share){
-        .panels = ATTN_GROUP_PANELS,
+        .panels = (int64_t)forward->panels,
         .queries = forward->problem->options->blocks.data || groups == 1
                        ? size
                        : alike(kernels, Lq, groups),
         .groups = 1,
         .units = groups, /* one for the padding */
     };
+}
+
+/* Twice as many as usual share what it takes to turn a block into pairs, as long as
+ * there are groups enough for all threads. */
+static size_t panels_of_group(const struct attn_forward *forward, size_t threads)
+{
+    const struct attn_problem *const problem = forward->problem;
+    const int64_t size = ATTN_GROUP_PANELS * attn_panel_queries(forward->kernels);
+    int64_t groups = 0;
+    if (!forward->pairs || problem->tensors->statistics.received)
+        return ATTN_USUAL_PANELS;
+    for (int64_t s = 0, same; s < problem->sequences && !problem->empty; s += same) {
+        const int64_t Lq = attn_problem_sequence(problem, s).Lq;
+        same = attn_sequences_alike(problem, s);
+        groups += same * problem->shape->H * (Lq / size);
+    }
+    return groups >= 8 * (int64_t)threads ? ATTN_GROUP_PANELS : ATTN_USUAL_PANELS;
 }
 
 /* Multiply-adds of all pairs, hidden or not. */
@@ -80,7 +98,7 @@ static size_t group_bytes(const struct attn_forward *forward)
     const size_t query = attn_query_floats(forward->problem, forward->kernels);
     const size_t shared = ATTN_BLOCK_KEYS + (size_t)forward->problem->shape->Dv;
     const size_t floats =
-        ATTN_GROUP_PANELS * query + (ATTN_GROUP_PANELS * per_lane + shared) * width +
+        forward->panels * query + (forward->panels * per_lane + shared) * width +
         attn_added_floats(forward->problem, forward->kernels) +
         attn_forget_floats(forward->problem) +
         attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
@@ -98,7 +116,7 @@ struct attn_group *attn_forward_place_group(const struct attn_forward *forward,
     char *const memory = (char *)forward->scratch + worker * forward->worker_bytes;
     struct attn_group *const group = (struct attn_group *)memory;
     float *next = (float *)(memory + attn_round_up(sizeof *group));
-    for (size_t p = 0; p < ATTN_GROUP_PANELS; p++) {
+    for (size_t p = 0; p < forward->panels; p++) {
         struct attn_panel *const panel = &group->panels[p];
         panel->D = D;
         panel->Dv = Dv;
@@ -151,6 +169,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
     forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
     forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
     attn_decode_layout(forward, context->threads);
+    forward->panels = panels_of_group(forward, context->threads);
     for (int64_t s = 0, alike; s < problem->sequences && !problem->empty; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
         alike = attn_sequences_alike(problem, s);

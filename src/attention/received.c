@@ -57,7 +57,7 @@ struct attn_share attn_received_share(const struct attn_problem *problem,
     const size_t bytes = bytes_of_panel(problem, kernels, sequence->Lk) + 1;
     const int64_t least = problem->options->blocks.data ? 2 : 1;
     const int64_t panels =
-        attn_clamp((int64_t)(GROUP_BYTES / bytes), least, ATTN_GROUP_PANELS);
+        attn_clamp((int64_t)(GROUP_BYTES / bytes), least, ATTN_USUAL_PANELS);
     const int64_t size = attn_group_queries(problem, kernels, panels);
     const int64_t all = sequence->Lq > 0 ? (sequence->Lq + size - 1) / size : 1;
     const int64_t groups = (all + MOST_UNITS - 1) / MOST_UNITS;

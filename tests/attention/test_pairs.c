@@ -220,6 +220,41 @@ static void long_sequences(void **state)
     attn_context_destroy(context);
 }
 
+/* Groups of queries are larger where there are many of them for each thread. */
+static void groups_of_any_size_have_the_same_bits(void **state)
+{
+    (void)state;
+    enum { HEADS = 4, LENGTH = 800, SIZE = 24, ALL = HEADS * LENGTH * SIZE };
+    const attn_shape shape = {1, HEADS, HEADS, LENGTH, LENGTH, SIZE, SIZE};
+    attn_context *contexts[2] = {context_with_pairs()};
+    uint16_t *const rows = allocate(ALL, sizeof *rows);
+    uint16_t *const output[2] = {allocate(ALL, sizeof *rows),
+                                 allocate(ALL, sizeof *rows)};
+    const attn_context_options eight = {.isa = level, .threads = 8};
+    assert_int_equal(attn_context_create(&contexts[1], &eight), ATTN_OK);
+    for (int64_t n = 0; n < ALL; n++)
+        attn_reference_store(rows, ATTN_BF16, n, (double)random_float());
+    for (int causal = 0; causal < 2; causal++) {
+        for (int n = 0; n < 2; n++) {
+            attn_options options;
+            attn_options_init(&options, &shape);
+            options.causal = causal;
+            attn_tensors tensors = {
+                .query = attn_input_dense(rows, HEADS, LENGTH, SIZE),
+                .key = attn_input_dense(rows, HEADS, LENGTH, SIZE),
+                .value = attn_input_dense(rows, HEADS, LENGTH, SIZE),
+                .output = attn_output_dense(output[n], HEADS, LENGTH, SIZE),
+            };
+            tensors.query.type = tensors.key.type = ATTN_BF16;
+            tensors.value.type = tensors.output.type = ATTN_BF16;
+            assert_ok(contexts[n], attn_forward(contexts[n], &shape, &tensors, &options));
+        }
+        assert_memory_equal(output[0], output[1], ALL * sizeof *rows);
+    }
+    free(rows), free(output[0]), free(output[1]);
+    attn_context_destroy(contexts[0]), attn_context_destroy(contexts[1]);
+}
+
 /* ---- What holds for every kernel ------------------------------------------------------
  */
 
@@ -475,6 +510,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(pairs_agree_with_the_reference),
         cmocka_unit_test(long_sequences),
+        cmocka_unit_test(groups_of_any_size_have_the_same_bits),
         cmocka_unit_test(a_packed_sequence_has_the_bits_it_has_alone),
         cmocka_unit_test(what_is_hidden_changes_no_bit),
         cmocka_unit_test(what_is_not_finite_is_seen_by_all),
