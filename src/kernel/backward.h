@@ -115,12 +115,15 @@ static void backward_differentiate(const struct attn_backward_panel *panel,
     bend_scores(block->score, &panel->forward, keys, NULL);
 
     multiply_values(panel, block);
+    /* Each weight below 2⁻¹²⁶ would cost a hundred cycles in every product with it. */
+    const unsigned before = vf_flush_begin();
     for (size_t v = 0; v < panel->forward.vectors; v++) {
         if (block->dropout)
             differentiate_column(panel, block, v, true);
         else
             differentiate_column(panel, block, v, false);
     }
+    vf_flush_end(before);
 }
 
 static void multiply_slopes(const struct attn_backward_panel *panel,
