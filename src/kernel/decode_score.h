@@ -161,10 +161,10 @@ INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t heads,
                         const enum attn_stored type)
 {
-    const bool frequent = KNOWS_LENGTHS && (heads == 1 || heads == 4);
-    if ((frequent || (KNOWS_LENGTHS && heads == 8)) && panel->D == 128)
+    const bool frequent = heads == 1 || heads == 4;
+    if (KNOWS_LENGTHS && (frequent || heads == 8) && panel->D == 128)
         score_tiles(scores, panel, block, 128, true, heads, type);
-    else if (frequent && panel->D == 64)
+    else if (KNOWS_LENGTHS && frequent && panel->D == 64)
         score_tiles(scores, panel, block, 64, true, heads, type);
     else
         score_tiles(scores, panel, block, panel->D, false, heads, type);

@@ -15,7 +15,6 @@ enum {
     CHUNK_KEYS = TILE_EDGE,
     CHUNKS = ATTN_BLOCK_KEYS / CHUNK_KEYS,
     CHUNK_FLOATS = CHUNK_KEYS * TILE_EDGE,
-    MOST_CHAINS = 4, /* maxima that do not wait for each other */
 };
 
 /* A vector of lanes, and the block's scores of it, [key][lane]; then from the front on
@@ -131,12 +130,6 @@ INLINE void value_chunk(const struct pipe *pipe, const struct pipe_column *c,
                        (const float *)(const void *)pairs_of_ones, 0, 0);
 }
 
-static void clear_most(struct pipe_column *c)
-{
-    for (size_t i = 0; i < MOST_CHAINS; i++)
-        c->most[i] = vf_set1(-INFINITY);
-}
-
 /* Raises the references to scores that are all there, even if sums are still 0; returns
  * what scores are less. */
 static vf shift_of(const struct pipe *pipe, const struct pipe_column *c)
@@ -144,8 +137,7 @@ static vf shift_of(const struct pipe *pipe, const struct pipe_column *c)
     static const struct attn_sweep nothing_else = {.entropy = false};
     const struct column column = {
         .panel = c->panel, .sweep = &nothing_else, .lane = c->lane, .width = c->width};
-    const vf largest =
-        vf_max(vf_max(c->most[0], c->most[1]), vf_max(c->most[2], c->most[3]));
+    const vf largest = most_of_all(c->most);
     if (vi_any(outgrows(&column, largest))) {
         vf_flush_end(pipe->before_flush);
         raise_reference(&column, largest);
@@ -167,7 +159,7 @@ static void go_on(const struct pipe *pipe, struct pipe_column *next,
     }
     if (before->panel)
         load_weights(before);
-    clear_most(next);
+    clear_most(next->most);
     for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
         if (next->panel)
             score_chunk(pipe, next, chunk);

@@ -198,23 +198,35 @@ static void score_column(float *scores, const struct attn_panel *panel,
         vf_store(scores + (last + i) * width, vf_load(rows + i * VF_LANES));
 }
 
+/* Running maxima that do not wait for each other. */
+enum { MOST_CHAINS = 4 };
+
+INLINE void clear_most(vf most[MOST_CHAINS])
+{
+    for (size_t i = 0; i < MOST_CHAINS; i++)
+        most[i] = vf_set1(-INFINITY);
+}
+
+INLINE vf most_of_all(const vf most[MOST_CHAINS])
+{
+    return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
+}
+
 /* Scales the scores of a vector of lanes, [key][width]; returns the largest of each.
  * Between vf_flush_begin and vf_flush_end, as who scales them for tile_pipeline.h. */
 static vf scale_column(float *scores, size_t width, size_t keys, float factor)
 {
-    enum { CHAINS = 4 }; /* that do not wait for each other */
-    vf most[CHAINS];
-    for (size_t i = 0; i < CHAINS; i++)
-        most[i] = vf_set1(-INFINITY);
-    for (size_t key = 0; key < keys; key += CHAINS)
-        for (size_t i = 0; i < CHAINS && key + i < keys; i++) {
+    vf most[MOST_CHAINS];
+    clear_most(most);
+    for (size_t key = 0; key < keys; key += MOST_CHAINS)
+        for (size_t i = 0; i < MOST_CHAINS && key + i < keys; i++) {
             const vf score = vf_load(scores) * factor;
             if (factor != 1.0f)
                 vf_store(scores, score);
             most[i] = vf_max(most[i], score);
             scores += width;
         }
-    return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
+    return most_of_all(most);
 }
 
 static void plain_by_tiles(float *scores, const struct attn_panel *panel,
