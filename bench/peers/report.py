@@ -110,8 +110,8 @@ def asked(results, reasons):
         "`attn bench --full`, best of several turns. A *fraction* is exact work (4·D "
         "operations for each visible pair forward, 10·D backward; for decode the bytes of keys "
         "and values) a second, over what the machine can do at most: multiply-adds on registers "
-        "alone, for as long as the longest of a group of cases and between their turns, or reading "
-        "memory. A *time* is over that of a simpler case, where less is better; a *speed* is the "
+        "alone, for as long as the longest of a group of cases and between their turns, or nothing but "
+        "reading the same keys and values. A *time* is over that of a simpler case, where less is better; a *speed* is the "
         "inverse. `must` and `goal` are what was asked of the project; `holds` says which of them "
         "the figure meets.", "",
         f"Limits of this run, {bench['isa']}: {limits}.", "",

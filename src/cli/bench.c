@@ -98,7 +98,6 @@ static attn_status run(struct bench *bench, bool as_json, attn_error *error)
             bench_print_table(bench);
     }
     json_decref(bench->rows);
-    free(bench->stream);
     for (size_t t = 0; t < bench->team_count; t++)
         cli_context_destroy(&bench->teams[t].context);
     return status;

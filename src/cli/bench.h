@@ -15,13 +15,20 @@ enum { BENCH_SIZES = 16, BENCH_CASES = 24, BENCH_BLOCKS = 160, BENCH_TEAMS = 2 }
 /* What a case's time becomes. */
 enum bench_measure {
     BENCH_OF_PEAK,      /* operations a second, over multiply-adds on registers */
-    BENCH_OF_READ,      /* bytes a second, over reading memory */
+    BENCH_OF_READ,      /* bytes a second, over reading the same memory */
     BENCH_OF_TANH,      /* elements of pairs a second, over tanh by itself */
     BENCH_OF_RATE,      /* operations a second, over those of another case */
     BENCH_TIME,         /* time, over that of another case: here less is better */
     BENCH_TIME_OF_WORK, /* the same, for the same number of operations */
     BENCH_SPEED         /* time of another case, over time */
 };
+
+/* Memory that a case reads. */
+struct bench_stretch {
+    const void *x; /* aligned to 64 bytes */
+    size_t bytes;
+};
+enum { BENCH_STRETCHES = 2 };
 
 struct bench_case {
     const char *op, *dtype;
@@ -34,6 +41,9 @@ struct bench_case {
 
     attn_status (*prepare)(struct bench_case *bench_case, attn_context *context);
     attn_status (*run)(struct bench_case *bench_case, attn_context *context);
+    /* For BENCH_OF_READ: what another run reads, which no cache holds. */
+    void (*reads)(const struct bench_case *bench_case,
+                  struct bench_stretch reads[BENCH_STRETCHES]);
     double work; /* operations or bytes of one run; 0: 4·D for each visible pair */
     enum bench_measure measure;
     enum bench_measure unit;          /* of the limit that its rate counts like */
@@ -41,7 +51,8 @@ struct bench_case {
     bool quiet;                       /* only there to be compared with */
     double must, goal;                /* 0: none is stated */
 
-    double best; /* seconds */
+    double best;      /* seconds */
+    double read_rate; /* bytes a second, best */
 };
 
 /* The machine's limits, by the measure they belong to. */
@@ -64,7 +75,6 @@ struct bench {
     struct bench_team teams[BENCH_TEAMS], *team;
     size_t team_count;
     const struct attn_kernels *kernels;
-    float *stream; /* memory that no cache holds, for the read rate */
     json_t *rows;
 };
 
@@ -84,9 +94,11 @@ struct bench_group {
 double bench_now(const struct bench *bench);
 
 /* Works for so many seconds at least, and keeps the best of the group and of the team. */
-ATTN_CHECKED attn_status bench_measure_limit(struct bench_group *group,
-                                             enum bench_measure limit, double seconds,
-                                             attn_error *error);
+void bench_measure_limit(struct bench_group *group, enum bench_measure limit,
+                         double seconds);
+
+/* Reads what a run of the case reads, and keeps the best rate of it and of the team. */
+void bench_measure_read(struct bench *bench, struct bench_case *bench_case);
 
 /* "peak", "GFLOP/s" and "peak_gflops", and so on. */
 struct bench_limit_words {

@@ -174,11 +174,13 @@ static attn_status take_turns(struct bench_group *group, attn_error *error)
     double spent = 0.0;
     for (int round = 0; round < FEWEST_ROUNDS || spent < bench->seconds; round++) {
         const double start = bench_now(bench);
-        ATTN_TRY(bench_measure_limit(group, BENCH_OF_PEAK, longest(group), error));
+        bench_measure_limit(group, BENCH_OF_PEAK, longest(group));
         for (size_t i = 0; i < group->count; i++) {
             struct bench_case *const c = &group->cases[i];
-            if (c->measure == BENCH_OF_READ || c->measure == BENCH_OF_TANH)
-                ATTN_TRY(bench_measure_limit(group, c->measure, 0.0, error));
+            if (c->measure == BENCH_OF_READ)
+                bench_measure_read(bench, c);
+            if (c->measure == BENCH_OF_TANH)
+                bench_measure_limit(group, BENCH_OF_TANH, 0.0);
             ATTN_TRY(turn(bench, c, error));
         }
         spent += bench_now(bench) - start;
@@ -190,9 +192,10 @@ static double reached(const struct bench_group *group, const struct bench_case *
 {
     switch (c->measure) {
     case BENCH_OF_PEAK:
-    case BENCH_OF_READ:
     case BENCH_OF_TANH:
         return c->work / c->best / group->limits[c->measure];
+    case BENCH_OF_READ:
+        return c->work / c->best / c->read_rate;
     case BENCH_OF_RATE:
         return c->work / c->best * c->against->best / c->against->work;
     case BENCH_TIME:
