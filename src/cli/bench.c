@@ -1,7 +1,7 @@
 /* attn bench: how near the kernels come to this machine's limit.  Each figure is exact
  * work (4·D operations for each visible pair forward, 10·D backward) a second, over the
  * rate of a multiply-add loop on registers in the same run; for decoding bytes a second
- * over the rate of reading memory; or a time over that of a simpler case. */
+ * over the rate of only reading them; or a time over that of a simpler case. */
 #define _DEFAULT_SOURCE /* strsep */
 #include "cli/bench.h"
 #include <stdio.h>

