@@ -105,9 +105,12 @@ def asked(results, reasons):
         f"{t['threads']} thread{'s' * (t['threads'] > 1)}: {t['peak_gflops']:.1f} GFLOP/s on "
         "registers" + (f", {t['read_gbytes']:.1f} GB/s read" if t["read_gbytes"] else "")
         for t in bench["limits"])
+    runs = bench.get("runs", 1)
+    middle = (f", and of {runs} runs the one in the middle, so that what holds here held in "
+              "most of them" if runs > 1 else "")
     text = [
         "## Near the limit", "",
-        "`attn bench --full`, best of several turns. A *fraction* is exact work (4·D "
+        f"`attn bench --full`, best of several turns{middle}. A *fraction* is exact work (4·D "
         "operations for each visible pair forward, 10·D backward; for decode the bytes of keys "
         "and values) a second, over what the machine can do at most: multiply-adds on registers "
         "alone, for as long as the longest of a group of cases and between their turns, or nothing but "

@@ -2,8 +2,8 @@
 """Compares libattn with its peers on this machine and writes docs/benchmarks.md with its
 charts.  One command, from anywhere:
 
-    python3 bench/peers/run.py            what the document needs, about 12 minutes
-    python3 bench/peers/run.py --full     more lengths and head sizes, 40 minutes
+    python3 bench/peers/run.py            what the document needs, about 20 minutes
+    python3 bench/peers/run.py --full     more lengths and head sizes, 50 minutes
     python3 bench/peers/run.py --only forward,decode --seconds 0.3     a trial: no document
 
 It makes its own environment in build-bench/venv (PyTorch, ONNX Runtime, ggml, numpy), runs
@@ -163,13 +163,9 @@ def measure_memory(arguments, paths, peers, results):
 
 
 def measure_bench(arguments, command, results):
-    """attn bench, whose figures are held against this machine's limits."""
-    told = [str(command), "bench", "--full", "--json"]
-    if arguments.bench_seconds:
-        told += ["--seconds", str(arguments.bench_seconds)]
-    say("  " + " ".join(["attn", *told[1:]]))
-    results["bench"] = json.loads(subprocess.run(told, check=True, stdout=subprocess.PIPE,
-                                                 text=True).stdout)
+    import limits
+    results["bench"] = limits.measure(command, arguments.bench_runs, arguments.bench_seconds,
+                                      say)
 
 
 def parts():
@@ -193,6 +189,8 @@ def parse():
     parser.add_argument("--seconds", type=float, default=1.0,
                         help="time for each comparison (1)")
     parser.add_argument("--bench-seconds", type=float, help="attn bench's --seconds")
+    parser.add_argument("--bench-runs", type=int, default=3,
+                        help="runs of attn bench, of which the middle counts (3)")
     parser.add_argument("--threads", default=f"1,{os.cpu_count()}",
                         help="numbers of threads, by comma (1 and all processors)")
     parser.add_argument("--no-promise", dest="promise", action="store_false",

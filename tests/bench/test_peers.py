@@ -162,6 +162,17 @@ def recurrent_layers_agree_with_numpy():
         ours.destroy(layer)
 
 
+def of_three_runs_the_middle_counts():
+    import limits
+    runs = [{"isa": "x", "rows": [{"reached": r, "milliseconds": 10 * r}, {"reached": -r}],
+             "limits": [{"threads": 1, "peak_gflops": 100 * r, "read_gbytes": None}]}
+            for r in (3, 1, 2)]
+    assert limits.middle(runs) == {
+        "isa": "x", "runs": 3, "rows": [{"reached": 2, "milliseconds": 20}, {"reached": -2}],
+        "limits": [{"threads": 1, "peak_gflops": 200, "read_gbytes": None}]}
+    assert limits.middle(runs[:1])["rows"] == runs[0]["rows"]
+
+
 def charts_are_well_formed():
     panel = charts.Panel("a < b", [charts.Series("ours", [(64, 0.5), (128, 0.9)], 0)],
                          "linear", [(0, "0"), (1, "1")], [(64, "64"), (128, "128")], "L")
@@ -174,15 +185,15 @@ def charts_are_well_formed():
 
 def main():
     tests = [structures_lie_as_the_compiler_lays_them, charts_are_well_formed,
-             libattn_agrees_with_numpy, recurrent_layers_agree_with_numpy]
+             of_three_runs_the_middle_counts, libattn_agrees_with_numpy, recurrent_layers_agree_with_numpy]
     if CELLS == "none":
         print(f"skipped: {tests.pop().__name__} (built without models)")
     try:
         import numpy  # noqa: F401
     except ImportError:
-        for test in tests[2:]:
+        for test in tests[3:]:
             print(f"skipped: {test.__name__} (no numpy)")
-        tests = tests[:2]
+        tests = tests[:3]
     for test in tests:
         test()
         print(f"passed: {test.__name__}")
