@@ -66,6 +66,15 @@ static double element(const attn_input *x, int64_t b, int64_t h, int64_t l, int6
     return attn_reference_load(x->data, x->type, offset_in(x->stride, b, h, l, d));
 }
 
+/* Row l as doubles. */
+static void load_row(double *to, const attn_input *x, int64_t b, int64_t h, int64_t l,
+                     int64_t size)
+{
+    const int64_t first = offset_in(x->stride, b, h, l, 0), step = x->stride[3];
+    for (int64_t d = 0; d < size; d++)
+        to[d] = attn_reference_load(x->data, x->type, first + d * step);
+}
+
 /* By the rules of position: query and key count within their sequence. */
 static bool is_in_reach(const attn_options *options, int64_t position, int64_t key)
 {
@@ -149,6 +158,7 @@ static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
 {
     const int64_t hk = h / (shape->H / shape->Hk);
     row->visible_keys = 0;
+    load_row(row->query_row, &t->query, b, h, i, shape->D);
     sum_gates(row, options, b, h);
     for (int64_t j = 0; j < row->keys; j++) {
         const int64_t key = row->first_key + j;
@@ -162,11 +172,10 @@ static void score_keys(struct attn_reference_row *row, const attn_shape *shape,
         row->visible_keys++;
 
         double score = 0.0;
-        for (int64_t d = 0; d < shape->D; d++) {
-            const double q = element(&t->query, b, h, i, d);
-            const double k = element(&t->key, b, hk, key, d);
-            score += term_of(options, h * shape->D + d, q, k);
-        }
+        load_row(row->key_row, &t->key, b, hk, key, shape->D);
+        for (int64_t d = 0; d < shape->D; d++)
+            score +=
+                term_of(options, h * shape->D + d, row->query_row[d], row->key_row[d]);
         score = options->score == ATTN_SCORE_LINEAR ? log(score)
                                                     : score * (double)options->scale;
         if (options->softcap > 0.0f) {
@@ -244,12 +253,14 @@ void attn_reference_attend(struct attn_reference_row *row, const attn_shape *sha
     drop_keys(row, options, &sequence, h, i);
 
     const int64_t hk = h / (shape->H / shape->Hk);
-    for (int64_t d = 0; d < shape->Dv; d++) {
+    for (int64_t d = 0; d < shape->Dv; d++)
         row->output[d] = 0.0;
-        for (int64_t j = 0; j < row->keys; j++)
-            if (row->visible[j])
-                row->output[d] += row->weight[j] * row->kept[j] *
-                                  element(&tensors->value, b, hk, row->first_key + j, d);
+    for (int64_t j = 0; j < row->keys; j++) {
+        if (!row->visible[j])
+            continue;
+        load_row(row->value_row, &tensors->value, b, hk, row->first_key + j, shape->Dv);
+        for (int64_t d = 0; d < shape->Dv; d++)
+            row->output[d] += row->weight[j] * row->kept[j] * row->value_row[d];
     }
 }
 
@@ -364,9 +375,12 @@ bool attn_reference_row_create(struct attn_reference_row *row, const attn_shape 
         .weight = calloc(keys, sizeof *row->weight),
         .kept = calloc(keys, sizeof *row->kept),
         .output = calloc((size_t)shape->Dv, sizeof *row->output),
+        .query_row = calloc((size_t)shape->D, sizeof *row->query_row),
+        .key_row = calloc((size_t)shape->D, sizeof *row->key_row),
+        .value_row = calloc((size_t)shape->Dv, sizeof *row->value_row),
     };
     if (row->visible && row->score && row->slope && row->forgotten && row->weight &&
-        row->kept && row->output)
+        row->kept && row->output && row->query_row && row->key_row && row->value_row)
         return true;
     attn_reference_row_destroy(row);
     return false;
@@ -381,6 +395,9 @@ void attn_reference_row_destroy(struct attn_reference_row *row)
     free(row->weight);
     free(row->kept);
     free(row->output);
+    free(row->query_row);
+    free(row->key_row);
+    free(row->value_row);
     *row = (struct attn_reference_row){0};
 }
 

@@ -17,14 +17,15 @@ struct attn_reference_row {
     int64_t visible_keys; /* of these */
 
     bool *visible;
-    double *score;      /* final; −∞ where hidden */
-    double *slope;      /* of the final score over the scaled one: 1 but for softcap */
-    double *forgotten;  /* the sum of the logarithms of forget gates up to the key */
-    double *weight;     /* before dropout; 0 where hidden */
-    double *kept;       /* what dropout multiplies the weight by */
-    double *output;     /* Σ weight · kept · value */
-    double lse;         /* ln Σ exp(score), with the sink */
-    double sink_weight; /* 0 without a sink */
+    double *score;     /* final; −∞ where hidden */
+    double *slope;     /* of the final score over the scaled one: 1 but for softcap */
+    double *forgotten; /* the sum of the logarithms of forget gates up to the key */
+    double *weight;    /* before dropout; 0 where hidden */
+    double *kept;      /* what dropout multiplies the weight by */
+    double *output;    /* Σ weight · kept · value */
+    double *query_row, *key_row, *value_row; /* as doubles: its own, and those at hand */
+    double lse;                              /* ln Σ exp(score), with the sink */
+    double sink_weight;                      /* 0 without a sink */
 };
 
 /* Room for the row of any query.  False when memory is refused. */
