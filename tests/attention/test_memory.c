@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-enum { LENGTH = 32768, SIZE = 32, HEADS = 2, WINDOW = 512 };
+enum { LENGTH = 32768, SIZE = 32, HEADS = 2, WINDOW = 128 };
 
 /* The most memory this process has had resident, in bytes; 0 where nobody tells. */
 static size_t peak_bytes(void)
