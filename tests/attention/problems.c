@@ -519,24 +519,37 @@ void problem_forward(attn_context *context, const struct problem *p,
     assert_ok(context, attn_forward(context, &p->shape, &tensors, &p->options));
 }
 
-void on_every_level(void (*check)(attn_context *))
+size_t contexts_create(attn_context *contexts[LEVELS_MOST])
 {
-    static const char *const levels[] = {"generic",    "avx2", "avx512",
-                                         "avx512bf16", "amx",  "neon"};
-    size_t ran = 0;
-    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++) {
-        attn_context *context = NULL;
+    static const char *const levels[LEVELS_MOST] = {"generic",    "avx2", "avx512",
+                                                    "avx512bf16", "amx",  "neon"};
+    size_t count = 0;
+    for (size_t i = 0; i < LEVELS_MOST; i++) {
         const attn_context_options options = {.isa = levels[i], .threads = 1};
-        const attn_status status = attn_context_create(&context, &options);
+        const attn_status status = attn_context_create(&contexts[count], &options);
         if (status == ATTN_EUNSUPPORTED) {
             print_message("%s: not on this machine\n", levels[i]);
             continue;
         }
         assert_int_equal(status, ATTN_OK);
-        assert_string_equal(attn_context_isa(context), levels[i]);
-        check(context);
-        attn_context_destroy(context);
-        ran++;
+        assert_string_equal(attn_context_isa(contexts[count]), levels[i]);
+        count++;
     }
-    assert_true(ran > 0);
+    assert_true(count > 0);
+    return count;
+}
+
+void contexts_destroy(attn_context **contexts, size_t count)
+{
+    for (size_t n = 0; n < count; n++)
+        attn_context_destroy(contexts[n]);
+}
+
+void on_every_level(void (*check)(attn_context *))
+{
+    attn_context *contexts[LEVELS_MOST];
+    const size_t count = contexts_create(contexts);
+    for (size_t n = 0; n < count; n++)
+        check(contexts[n]);
+    contexts_destroy(contexts, count);
 }

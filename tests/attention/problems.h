@@ -82,6 +82,11 @@ void *allocate(size_t count, size_t size); /* zeros */
 int64_t random_below(int64_t bound);
 float random_float(void); /* −2 to 2 */
 
+/* A context of each instruction set that this machine has; returns how many. */
+enum { LEVELS_MOST = 6 };
+size_t contexts_create(attn_context *contexts[LEVELS_MOST]);
+void contexts_destroy(attn_context **contexts, size_t count);
+
 /* Runs check with a context of each instruction set that this machine has. */
 void on_every_level(void (*check)(attn_context *));
 

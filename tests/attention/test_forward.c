@@ -16,33 +16,41 @@ static uint64_t seed; /* names the problem in a failure */
 
 /* Keys may differ from the reference's where weights are equal within the error.  A key
  * with a score of −∞ is seen and counted, but has no place. */
+static void assert_keys_of_row_right(const struct attn_reference_row *row,
+                                     const struct results *got, const int64_t *places,
+                                     size_t n)
+{
+    const int64_t *const top = got->statistics.top_key + n * RESULT_TOP;
+    assert_int_equal(got->statistics.largest_key[n], top[0]);
+    for (int t = 0; t < RESULT_TOP; t++) {
+        if (places[t] == -1) {
+            assert_int_equal(top[t], -1);
+            continue;
+        }
+        assert_in_range(top[t], 0, row->keys - 1);
+        assert_near(got->statistics.top_weight[n * RESULT_TOP + (size_t)t],
+                    (float)row->weight[top[t]], 8e-6, "weight of top key", n);
+        for (int other = 0; other < t; other++)
+            assert_int_not_equal(top[t], top[other]);
+    }
+}
+
 static void assert_keys_right(const struct problem *p, const struct results *got,
-                              const struct results *expected)
+                              size_t levels, const struct results *expected)
 {
     const attn_shape *const s = &p->shape;
-    const attn_tensors tensors = problem_tensors(p, got);
+    const attn_tensors tensors = problem_tensors(p, expected);
     struct attn_reference_row row;
     assert_true(attn_reference_row_create(&row, s));
-    for (size_t n = 0; n < got->rows; n++) {
+    for (size_t n = 0; n < expected->rows; n++) {
         const int64_t i = (int64_t)n % s->Lq, h = (int64_t)n / s->Lq % s->H;
         const int64_t b = (int64_t)n / s->Lq / s->H;
         attn_reference_attend(&row, s, &tensors, &p->options, b, h, i);
         if (isnan(row.lse))
             continue;
-        const int64_t *const top = got->statistics.top_key + n * RESULT_TOP;
         const int64_t *const places = expected->statistics.top_key + n * RESULT_TOP;
-        assert_int_equal(got->statistics.largest_key[n], top[0]);
-        for (int t = 0; t < RESULT_TOP; t++) {
-            if (places[t] == -1) {
-                assert_int_equal(top[t], -1);
-                continue;
-            }
-            assert_in_range(top[t], 0, row.keys - 1);
-            assert_near(got->statistics.top_weight[n * RESULT_TOP + (size_t)t],
-                        (float)row.weight[top[t]], 8e-6, "weight of top key", n);
-            for (int other = 0; other < t; other++)
-                assert_int_not_equal(top[t], top[other]);
-        }
+        for (size_t level = 0; level < levels; level++)
+            assert_keys_of_row_right(&row, &got[level], places, n);
     }
     attn_reference_row_destroy(&row);
 }
@@ -62,7 +70,6 @@ static void assert_results_near(const struct problem *p, const struct results *g
                                 4e-6 * 2.0 * growth, "output",
                                 (size_t)((b * extent[1] + h) * extent[2] + l));
     assert_statistics_near(p, got, expected);
-    assert_keys_right(p, got, expected);
 }
 
 /* Whatever was not an output element is still NaN: nothing was written between or behind.
@@ -79,74 +86,59 @@ static void assert_gaps_untouched(const struct tensor *t)
                  (int)elements);
 }
 
-static void check_random(attn_context *context, uint64_t problems, unsigned rules)
+/* The reference takes longer than all levels together: it computes a problem once. */
+static void check_random(uint64_t problems, unsigned rules)
 {
+    attn_context *contexts[LEVELS_MOST];
+    const size_t levels = contexts_create(contexts);
     for (seed = 0; seed < problems; seed++) {
         struct problem p = problem_create(seed, rules);
-        struct results got = results_create(&p), expected = results_create(&p);
+        struct results got[LEVELS_MOST], expected = results_create(&p);
         const attn_tensors to_expected = problem_tensors(&p, &expected);
         assert_int_equal(attn_forward_reference(&p.shape, &to_expected, &p.options),
                          ATTN_OK);
-        problem_forward(context, &p, &got);
-        assert_results_near(&p, &got, &expected);
-        assert_gaps_untouched(&got.output);
-        results_destroy(&got), results_destroy(&expected), problem_destroy(&p);
+        for (size_t n = 0; n < levels; n++) {
+            got[n] = results_create(&p);
+            problem_forward(contexts[n], &p, &got[n]);
+            assert_results_near(&p, &got[n], &expected);
+            assert_gaps_untouched(&got[n].output);
+        }
+        assert_keys_right(&p, got, levels, &expected);
+        for (size_t n = 0; n < levels; n++)
+            results_destroy(&got[n]);
+        results_destroy(&expected), problem_destroy(&p);
     }
-}
-
-static void check_plain(attn_context *context)
-{
-    check_random(context, 150, 0);
-}
-
-static void check_lengths(attn_context *context)
-{
-    check_random(context, 100, RULE_LENGTHS | RULE_PACKED);
-}
-
-static void check_all_rules(attn_context *context)
-{
-    check_random(context, 250, RULES_ALL);
-}
-
-static void check_linear_scores(attn_context *context)
-{
-    check_random(context, 150, (RULES_ALL & ~RULE_ADDITIVE) | RULE_LINEAR);
-}
-
-static void check_single_queries(attn_context *context)
-{
-    check_random(context, 250, RULES_ALL | RULE_ONE_QUERY);
+    contexts_destroy(contexts, levels);
 }
 
 static void every_level_agrees_with_the_reference(void **state)
 {
     (void)state;
-    on_every_level(check_plain);
+    check_random(150, 0);
 }
 
 static void padded_and_packed_sequences_agree_with_the_reference(void **state)
 {
     (void)state;
-    on_every_level(check_lengths);
+    check_random(100, RULE_LENGTHS | RULE_PACKED);
 }
 
 static void every_rule_agrees_with_the_reference(void **state)
 {
     (void)state;
-    on_every_level(check_all_rules);
+    check_random(250, RULES_ALL);
 }
 
 static void linear_scores_with_every_rule_agree_with_the_reference(void **state)
 {
     (void)state;
-    on_every_level(check_linear_scores);
+    check_random(150, (RULES_ALL & ~RULE_ADDITIVE) | RULE_LINEAR);
 }
 
 static void sequences_of_one_query_agree_with_the_reference(void **state)
 {
     (void)state;
-    on_every_level(check_single_queries);
+    check_random(250, RULES_ALL | RULE_ONE_QUERY);
 }
 
 static void assert_same_bits(const struct results *a, const struct results *b)
