@@ -65,7 +65,7 @@ static void begin_panel(struct attn_group *group, const struct attn_forward *for
     struct attn_panel *const panel = &group->panels[group->count];
     attn_panel_load(panel, &group->walk, first_query, queries);
     const size_t width = panel->vectors * forward->kernels->lanes;
-    if (forward->pairs)
+    if (group->walk.pairs)
         clear(panel->output, panel->Dv * width);
     fill(panel->reference, width, -INFINITY);
     clear(panel->sum, width);
@@ -107,13 +107,13 @@ static bool hides_keys(const struct attn_block *block)
            block->full_end < block->keys;
 }
 
-void attn_score_block(const struct attn_forward *forward, float *scores,
+void attn_score_block(const struct attn_walk *walk, float *scores,
                       struct attn_panel *panel, const struct attn_block *block)
 {
-    if (forward->pairs)
-        forward->pairs->score(scores, panel, block);
+    if (walk->pairs)
+        walk->pairs->score(scores, panel, block);
     else
-        forward->kernels->score(scores, panel, block);
+        walk->kernels->score(scores, panel, block);
 }
 
 static void call_ahead(const struct attn_group *group, size_t step)
@@ -129,11 +129,11 @@ static void attend(struct attn_group *group, size_t p, const struct attn_forward
                    struct attn_key_range run)
 {
     const struct attn_kernels *const kernels = forward->kernels;
+    const struct attn_pair_kernels *const pairs = group->walk.pairs;
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, run.first, run.end))
         return;
-    group->block.careful = !forward->pairs && panel->Dv > 0 &&
-                           hides_keys(&group->block) &&
+    group->block.careful = !pairs && panel->Dv > 0 && hides_keys(&group->block) &&
                            !values_are_finite(group, keys.first, keys.end);
     group->block.opens = group->empty[p];
     group->empty[p] = false;
@@ -142,7 +142,7 @@ static void attend(struct attn_group *group, size_t p, const struct attn_forward
     if (kept)
         scores = attn_kept_open(kept, kernels, panel, &group->block);
     call_ahead(group, 2 * p);
-    attn_score_block(forward, scores, panel, &group->block);
+    attn_score_block(&group->walk, scores, panel, &group->block);
     if (forward->statistics)
         attn_places_note(&group->places[p], panel, &group->block, scores,
                          panel->vectors * kernels->lanes,
@@ -154,8 +154,8 @@ static void attend(struct attn_group *group, size_t p, const struct attn_forward
         return;
     call_ahead(group, 2 * p + 1);
     const float *const weights = sweep->dropped ? sweep->dropped : scores;
-    if (forward->pairs)
-        forward->pairs->value(panel, weights, &group->block);
+    if (pairs)
+        pairs->value(panel, weights, &group->block);
     else
         kernels->value(panel, weights, &group->block);
 }
@@ -203,14 +203,15 @@ static void finish_panel(struct attn_group *group, size_t p,
     if (tensors->lse || forward->statistics)
         finish_lse_and_statistics(group, p, forward);
     if (group->kept_memory)
-        attn_kept_finish(&group->kept[p], forward, panel, inverse, &group->walk,
-                         &group->block, group->scores);
+        attn_kept_finish(&group->kept[p], panel, inverse, &group->walk, &group->block,
+                         group->scores);
     if (panel->Dv == 0)
         return;
     if (group->empty[p])
         clear(panel->output, panel->Dv * width);
     /* Dropped weights are rounded after they are summed. */
-    if (forward->pairs && !forward->sweep.dropout)
+    const struct attn_pair_kernels *const pairs = group->walk.pairs;
+    if (pairs && pairs->parts == 1 && !forward->sweep.dropout)
         invert_sums(inverse, panel, panel->rounded_sum, width, (double)head->sink);
     const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
                                                panel->queries, (int64_t)panel->Dv);
@@ -241,7 +242,7 @@ static bool may_attend_together(const struct attn_group *group,
 {
     const attn_options *const options = forward->problem->options;
     const struct attn_walk *const walk = &group->walk;
-    return forward->pairs && forward->pairs->attend && walk->wide.value &&
+    return walk->pairs && walk->pairs->attend && walk->wide.value &&
            !walk->wide.any_special && keys.end - keys.first == ATTN_BLOCK_KEYS &&
            walk->wide.first == keys.first && !forward->statistics &&
            !group->kept_memory && !forward->sweep.dropout && options->softcap == 0.0f &&
@@ -250,8 +251,8 @@ static bool may_attend_together(const struct attn_group *group,
 }
 
 /* Shows the block to all panels that see all of it. */
-static void attend_together(struct attn_group *group, const struct attn_forward *forward,
-                            struct attn_key_range keys, bool done[ATTN_GROUP_PANELS])
+static void attend_together(struct attn_group *group, struct attn_key_range keys,
+                            bool done[ATTN_GROUP_PANELS])
 {
     struct attn_panel *panels[ATTN_GROUP_PANELS];
     struct attn_block *const block = &group->block;
@@ -270,7 +271,7 @@ static void attend_together(struct attn_group *group, const struct attn_forward 
     if (count == 0)
         return;
     attn_block_show(block, panels[0], &group->walk, keys.first, keys.end);
-    forward->pairs->attend(panels, count, block, group->scores);
+    group->walk.pairs->attend(panels, count, block, group->scores);
 }
 
 static void attend_block(struct attn_group *group, const struct attn_forward *forward,
@@ -278,7 +279,7 @@ static void attend_block(struct attn_group *group, const struct attn_forward *fo
 {
     bool done[ATTN_GROUP_PANELS] = {false};
     if (may_attend_together(group, forward, keys))
-        attend_together(group, forward, keys, done);
+        attend_together(group, keys, done);
     for (size_t p = 0; p < group->count; p++) {
         struct attn_key_range run = {keys.first, keys.first};
         while (!done[p] &&
@@ -301,8 +302,9 @@ static void attend_group(struct attn_group *group, const struct attn_forward *fo
     }
     if (group->walk.visible_keys)
         count_visible_keys(&group->walk, first_query, end_query);
-    if (forward->pairs && forward->pairs->open)
-        forward->pairs->open();
+    const struct attn_pair_kernels *const pairs = group->walk.pairs;
+    if (pairs && pairs->open)
+        pairs->open();
 
     group->count = 0;
     for (int64_t next = first_query; next < end_query;) {
@@ -327,8 +329,8 @@ static void attend_group(struct attn_group *group, const struct attn_forward *fo
 
     for (size_t p = 0; p < group->count; p++)
         finish_panel(group, p, forward);
-    if (forward->pairs && forward->pairs->close)
-        forward->pairs->close();
+    if (pairs && pairs->close)
+        pairs->close();
 }
 
 /* Queries beyond the sequence's length. */
@@ -382,6 +384,15 @@ static void work_on_unit(struct attn_group *group, const struct attn_forward *fo
         attn_store_padding(walk);
 }
 
+static void take_sequence(struct attn_group *group, const struct attn_forward *forward,
+                          int64_t n)
+{
+    struct attn_walk *const walk = &group->walk;
+    walk->sequence = attn_problem_sequence(forward->problem, n);
+    walk->pairs = attn_pairs_pay(forward->pairs, &walk->sequence) ? forward->pairs : NULL;
+    attn_wide_init(walk, group->wide_memory, true);
+}
+
 /* Takes units until there are none.  Units go sequence by sequence, head by head, and in
  * a head the last one first: with causal it has the most keys. */
 static void work(void *argument, size_t worker)
@@ -402,7 +413,7 @@ static void work(void *argument, size_t worker)
         if (unit >= forward->units)
             return;
         while (unit >= end_unit) {
-            group->walk.sequence = attn_problem_sequence(forward->problem, ++sequence);
+            take_sequence(group, forward, ++sequence);
             before.groups += decoded.groups;
             before.slots += decoded.slots;
             decoded = attn_decode_count(forward, at);

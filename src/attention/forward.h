@@ -49,7 +49,7 @@ ATTN_CHECKED attn_status attn_forward_run(struct attn_forward *forward,
 void attn_forward_plan(const struct attn_forward *forward, attn_plan *plan);
 
 /* The scores of a panel, by what multiplies the elements that blocks hold. */
-void attn_score_block(const struct attn_forward *forward, float *scores,
+void attn_score_block(const struct attn_walk *walk, float *scores,
                       struct attn_panel *panel, const struct attn_block *block);
 
 /* Writes empty rows for the queries of the walk's head beyond its sequence's length. */

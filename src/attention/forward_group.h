@@ -25,6 +25,7 @@ struct attn_group {
     bool empty[ATTN_GROUP_PANELS]; /* shown no block yet */
     bool calls_ahead;              /* the next unit is this worker's too */
     float *scores;
+    float *wide_memory; /* of walk.wide */
     struct attn_known_values known;
 
     /* Only if received mass is wanted. */

@@ -5,6 +5,7 @@
 #include "attention/forward_group.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
+#include "kernel/pair_table.h"
 
 /* As many queries for each of so many groups as for the others, or workers would wait for
  * each other where groups are few; but not where that would take another panel. */
@@ -36,8 +37,19 @@ struct attn_share attn_forward_share(const struct attn_forward *forward,
     };
 }
 
+static bool any_pairs_pay(const struct attn_forward *forward)
+{
+    const struct attn_problem *const problem = forward->problem;
+    for (int64_t s = 0; s < problem->sequences; s += attn_sequences_alike(problem, s)) {
+        const struct attn_sequence sequence = attn_problem_sequence(problem, s);
+        if (attn_pairs_pay(forward->pairs, &sequence))
+            return true;
+    }
+    return false;
+}
+
 /* Twice as many as usual share what it takes to turn a block into pairs, as long as
- * there are groups enough for all threads. */
+ * there are groups enough for all threads, which one thread always has. */
 static size_t panels_of_group(const struct attn_forward *forward, size_t threads)
 {
     const struct attn_problem *const problem = forward->problem;
@@ -50,7 +62,8 @@ static size_t panels_of_group(const struct attn_forward *forward, size_t threads
         same = attn_sequences_alike(problem, s);
         groups += same * problem->shape->H * (Lq / size);
     }
-    return groups >= 8 * (int64_t)threads ? ATTN_GROUP_PANELS : ATTN_USUAL_PANELS;
+    return threads == 1 || groups >= 8 * (int64_t)threads ? ATTN_GROUP_PANELS
+                                                          : ATTN_USUAL_PANELS;
 }
 
 /* Multiply-adds of all pairs, hidden or not. */
@@ -89,19 +102,40 @@ static size_t output_rows(const struct attn_forward *forward)
     return forward->pairs ? (Dv + 15) / 16 * 16 : Dv;
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Of a panel's queries, in whole tiles if of pairs, or as they are: sequences differ. */
+static size_t query_floats(const struct attn_forward *forward)
+{
+    const size_t D = (size_t)forward->problem->shape->D;
+    const size_t plain = attn_query_floats(forward->problem, forward->kernels);
+    const size_t parts = forward->pairs ? forward->pairs->parts : 0;
+    return larger(plain, parts * ((D + 31) / 32 * 16) *
+                             (size_t)attn_panel_queries(forward->kernels));
+}
+
+static size_t wide_floats(const struct attn_forward *forward)
+{
+    return larger(
+        attn_wide_floats(forward->problem, forward->kernels, NULL, true),
+        attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true));
+}
+
 /* A worker's scratch, but for what it keeps. */
 static size_t group_bytes(const struct attn_forward *forward)
 {
     const size_t width = (size_t)attn_panel_queries(forward->kernels);
     const size_t classes = forward->sweep.classes, top = forward->sweep.top;
     const size_t per_lane = output_rows(forward) + classes + 2 * top;
-    const size_t query = attn_query_floats(forward->problem, forward->kernels);
+    const size_t query = query_floats(forward);
     const size_t shared = ATTN_BLOCK_KEYS + (size_t)forward->problem->shape->Dv;
-    const size_t floats =
-        forward->panels * query + (forward->panels * per_lane + shared) * width +
-        attn_added_floats(forward->problem, forward->kernels) +
-        attn_forget_floats(forward->problem) +
-        attn_wide_floats(forward->problem, forward->kernels, forward->pairs, true);
+    const size_t floats = forward->panels * query +
+                          (forward->panels * per_lane + shared) * width +
+                          attn_added_floats(forward->problem, forward->kernels) +
+                          attn_forget_floats(forward->problem) + wide_floats(forward);
     return attn_round_up(sizeof(struct attn_group)) +
            attn_round_up(floats * sizeof(float));
 }
@@ -121,7 +155,7 @@ struct attn_group *attn_forward_place_group(const struct attn_forward *forward,
         panel->D = D;
         panel->Dv = Dv;
         panel->query = next;
-        panel->output = panel->query + attn_query_floats(problem, forward->kernels);
+        panel->output = panel->query + query_floats(forward);
         panel->class_sum = panel->output + output_rows(forward) * width;
         panel->top_score = panel->class_sum + classes * width;
         panel->top_key = (int32_t *)(panel->top_score + top * width);
@@ -135,12 +169,11 @@ struct attn_group *attn_forward_place_group(const struct attn_forward *forward,
     group->walk = (struct attn_walk){
         .problem = problem,
         .kernels = forward->kernels,
-        .pairs = forward->pairs,
         .added = adds ? next : NULL,
     };
     next += attn_added_floats(problem, forward->kernels);
     attn_forget_init(&group->walk, next);
-    attn_wide_init(&group->walk, next + attn_forget_floats(problem), true);
+    group->wide_memory = next + attn_forget_floats(problem);
     const bool keeps = problem->tensors->statistics.received;
     group->kept_memory =
         keeps ? memory + forward->worker_bytes - forward->kept_bytes : NULL;
@@ -169,6 +202,8 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
     forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
     forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
     attn_decode_layout(forward, context->threads);
+    if (!any_pairs_pay(forward))
+        forward->pairs = NULL;
     forward->panels = panels_of_group(forward, context->threads);
     for (int64_t s = 0, alike; s < problem->sequences && !problem->empty; s += alike) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);

@@ -61,8 +61,7 @@ size_t attn_query_floats(const struct attn_problem *problem,
 {
     const size_t width = kernels->panel_vectors * kernels->lanes;
     const size_t D = (size_t)problem->shape->D;
-    const size_t rows = D > 16 ? D : 16; /* of pairs, which come in whole tiles */
-    return problem->options->additive ? attn_additive_floats(D, width) : rows * width;
+    return problem->options->additive ? attn_additive_floats(D, width) : D * width;
 }
 
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
@@ -76,11 +75,13 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     panel->position = first_query + walk->sequence.offset;
     const struct attn_matrix rows =
         attn_rows_of(query, walk->head.query, first_query, queries, (int64_t)panel->D);
+    panel->rows = rows;
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
     const size_t width = panel->vectors * walk->kernels->lanes;
     const bool linear = attn_problem_is_linear(walk->problem);
     const float scale = linear ? 1.0f : walk->problem->options->scale;
+    panel->scale = scale;
     panel->takes_logarithm = linear;
     panel->additive.single = walk->sequence.Lq == 1;
     if (walk->head.additive)
@@ -227,11 +228,15 @@ static void point_to_pairs(struct attn_block *block, const struct attn_walk *wal
     block->key = wide->key + (size_t)(block->first_key - wide->first) * wide->key_stride;
     block->key_stride = (ptrdiff_t)wide->key_stride;
     block->key_element_stride = 1;
+    block->key_rows =
+        attn_rows_of(&walk->problem->tensors->key, walk->head.key, block->first_key,
+                     (int64_t)block->keys, walk->problem->shape->D);
     block->scale = walk->problem->options->scale;
     block->value = NULL;
     if (!wide->value)
         return;
-    block->value = wide->value + (size_t)((group - first) / 2) * wide->value_stride;
+    block->value = wide->value + (size_t)((group - first) / 2) * walk->pairs->parts *
+                                     wide->value_stride;
     block->value_stride = (ptrdiff_t)wide->value_stride;
     block->special = NULL;
     if (wide->any_special)

@@ -2,7 +2,6 @@
 #include "attention/received.h"
 #include "attention/forward.h"
 #include "attention/widen.h"
-#include "kernel/pair_table.h"
 #include <math.h>
 #include <string.h>
 
@@ -172,9 +171,9 @@ void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
 
 /* A row with a NaN gives NaN to every key that it sees, and nothing to the others, nor
  * for a score of −∞: weights alone cannot tell these from those too small for fp32. */
-static void spread_nan(struct attn_kept *kept, const struct attn_forward *forward,
-                       struct attn_panel *panel, const struct attn_walk *walk,
-                       struct attn_block *block, float *scores)
+static void spread_nan(struct attn_kept *kept, struct attn_panel *panel,
+                       const struct attn_walk *walk, struct attn_block *block,
+                       float *scores)
 {
     const size_t width = panel->vectors * walk->kernels->lanes;
     struct attn_walk again = *walk;
@@ -186,10 +185,7 @@ static void spread_nan(struct attn_kept *kept, const struct attn_forward *forwar
         const int64_t first = to->first_key, end = first + (int64_t)to->keys;
         attn_widen(&again, first, end);
         attn_block_show(block, panel, &again, first, end);
-        if (walk->pairs)
-            walk->pairs->score(scores, panel, block);
-        else
-            attn_score_block(forward, scores, panel, block);
+        attn_score_block(walk, scores, panel, block);
         for (size_t lane = 0; lane < width; lane++) {
             if (!isnan(kept->inverse[lane]))
                 continue;
@@ -205,10 +201,9 @@ static void spread_nan(struct attn_kept *kept, const struct attn_forward *forwar
             kept->reference[lane] = 0.0f, kept->inverse[lane] = 1.0f;
 }
 
-void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward,
-                      struct attn_panel *panel, const float *inverse,
-                      const struct attn_walk *walk, struct attn_block *block,
-                      float *scores)
+void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
+                      const float *inverse, const struct attn_walk *walk,
+                      struct attn_block *block, float *scores)
 {
     for (size_t n = 0; n < kept->room * kept->runs; n++) {
         if (!kept->blocks[n].current)
@@ -222,7 +217,7 @@ void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward
     for (int64_t i = 0; i < panel->queries; i++)
         any_nan = any_nan || isnan(inverse[i]);
     if (any_nan)
-        spread_nan(kept, forward, panel, walk, block, scores);
+        spread_nan(kept, panel, walk, block, scores);
 }
 
 void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels)

@@ -74,10 +74,9 @@ void attn_kept_note(struct attn_kept *kept, const struct attn_panel *panel,
                     const struct attn_block *block);
 
 /* After the panel's last block.  block and scores are scratch. */
-void attn_kept_finish(struct attn_kept *kept, const struct attn_forward *forward,
-                      struct attn_panel *panel, const float *inverse,
-                      const struct attn_walk *walk, struct attn_block *block,
-                      float *scores);
+void attn_kept_finish(struct attn_kept *kept, struct attn_panel *panel,
+                      const float *inverse, const struct attn_walk *walk,
+                      struct attn_block *block, float *scores);
 
 /* Adds what is still kept, of panels that are done. */
 void attn_kept_flush(struct attn_kept *kept, const struct attn_kernels *kernels);

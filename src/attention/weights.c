@@ -190,7 +190,7 @@ static void lay_out(struct weights *weights)
     const size_t floats =
         attn_query_floats(problem, weights->kernels) + ATTN_BLOCK_KEYS * width +
         attn_added_floats(problem, weights->kernels) + attn_forget_floats(problem) +
-        attn_wide_floats(problem, weights->kernels, false, false);
+        attn_wide_floats(problem, weights->kernels, NULL, false);
     weights->worker_bytes =
         attn_round_up(sizeof(struct weigher)) + attn_round_up(floats * sizeof(float));
 }

@@ -16,25 +16,39 @@ const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *proble
     const attn_tensors *const t = problem->tensors;
     const bool all_bf16 = t->query.type == ATTN_BF16 && t->key.type == ATTN_BF16 &&
                           t->value.type == ATTN_BF16 && t->output.type == ATTN_BF16;
-    return all_bf16 && problem->options->score == ATTN_SCORE_DOT ? kernels->pairs : NULL;
+    if (problem->options->score != ATTN_SCORE_DOT)
+        return NULL;
+    return all_bf16 ? kernels->pairs : kernels->parts;
+}
+
+/* Below this, splitting keys and values takes longer than is gained. */
+enum { LEAST_QUERIES_OF_PARTS = 512 };
+
+bool attn_pairs_pay(const struct attn_pair_kernels *pairs,
+                    const struct attn_sequence *sequence)
+{
+    return pairs && (pairs->parts == 1 || sequence->Lq >= LEAST_QUERIES_OF_PARTS);
 }
 
 /* Lays the buffers out over scratch, which may be NULL; returns the floats they take. */
 static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem,
-                      const struct attn_kernels *kernels, bool pairs, bool values,
-                      float *scratch)
+                      const struct attn_kernels *kernels,
+                      const struct attn_pair_kernels *pairs, bool values, float *scratch)
 {
     const attn_shape *const shape = problem->shape;
     const attn_tensors *const tensors = problem->tensors;
-    const size_t blocks = pairs ? ATTN_BLOCK_KEYS / 2 + 1 : ATTN_BLOCK_KEYS;
+    const size_t parts = pairs ? pairs->parts : 1;
+    const size_t blocks = pairs ? (ATTN_BLOCK_KEYS / 2 + 1) * parts : ATTN_BLOCK_KEYS;
     const size_t keys = pairs ? ATTN_BLOCK_KEYS + 15 : ATTN_BLOCK_KEYS;
-    const bool of_values = values && shape->Dv > 0 && tensors->value.type != ATTN_F32;
+    const bool of_values =
+        values && shape->Dv > 0 && (pairs || tensors->value.type != ATTN_F32);
     size_t floats = 0;
     *wide = (struct attn_wide){
-        .key_stride = row_floats(pairs ? (shape->D + 1) / 2 : shape->D, kernels),
+        .key_stride = pairs ? parts * row_floats((shape->D + 1) / 2, kernels)
+                            : row_floats(shape->D, kernels),
         .value_stride = row_floats(shape->Dv, kernels),
     };
-    if (tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
+    if (pairs || tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
         wide->key = scratch;
         floats += keys * wide->key_stride;
     }
@@ -52,7 +66,8 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
 }
 
 size_t attn_wide_floats(const struct attn_problem *problem,
-                        const struct attn_kernels *kernels, bool pairs, bool values)
+                        const struct attn_kernels *kernels,
+                        const struct attn_pair_kernels *pairs, bool values)
 {
     struct attn_wide wide;
     return lay_out(&wide, problem, kernels, pairs, values, NULL);

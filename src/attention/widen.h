@@ -7,16 +7,21 @@
 
 #include "attention/panel.h"
 
-/* The kernels that multiply the problem's numbers as pairs of bfloat16, if it has nothing
- * else and there are such kernels, or NULL.  What walk.pairs holds is the caller's
- * choice: blocks are then of pairs, not of fp32. */
+/* The kernels that multiply the problem's numbers as pairs of bfloat16, of one part if it
+ * has nothing else, or of three, if there are such kernels, or NULL.  What walk.pairs
+ * holds is the caller's choice: blocks are then of pairs, not of fp32. */
 const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *problem,
                                                const struct attn_kernels *kernels);
+
+/* Whether they do for a sequence: those of parts for one with queries enough. */
+bool attn_pairs_pay(const struct attn_pair_kernels *pairs,
+                    const struct attn_sequence *sequence);
 
 /* Floats of scratch that a walk needs: 0 where there is nothing to widen.  Kernels that
  * never look at values need none for them. */
 size_t attn_wide_floats(const struct attn_problem *problem,
-                        const struct attn_kernels *kernels, bool pairs, bool values);
+                        const struct attn_kernels *kernels,
+                        const struct attn_pair_kernels *pairs, bool values);
 
 /* Gives the walk, whose problem, kernels and pairs stand, scratch of that many floats,
  * aligned to 64 bytes. */

@@ -36,7 +36,8 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
     const vf delta = vf_load(panel->delta + lane);
     const vi draw_low = vi_load(panel->forward.draw_low + lane);
     const vi draw_high = vi_load(panel->forward.draw_high + lane);
-    const vf alone = vf_set1(block->rounded ? 1.0f : NAN); /* NaN equals no weight */
+    /* As near to 1 as one key's score in two orders of its sum. */
+    const vf alone = vf_set1(block->rounded ? 1.0f - 0x1p-16f : INFINITY);
     const uint32_t first_draw = (uint32_t)block->forward.first_key;
     const float *score = block->score + seen.begin * width + lane;
     float *weight = block->weight + panel->column + lane;
@@ -62,7 +63,7 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
             dropped *= kept;
         }
         vf_store(weight, dropped);
-        vf_store(gradient, vf_keep((w != 0.0f) & (w != alone), w * (by_weight - delta)));
+        vf_store(gradient, vf_keep((w != 0.0f) & ~(w >= alone), w * (by_weight - delta)));
         score += width;
         weight += row;
         gradient += row;

@@ -35,7 +35,7 @@ struct attn_backward_block {
     bool dropout;
     int32_t dropout_threshold;
     float dropout_factor;
-    bool rounded; /* the output, and delta with it: a weight of 1, whose score cannot
+    bool rounded; /* the output, and delta with it: a weight next to 1, whose score cannot
                    * move it, would get the rounding error for a gradient, and gets 0 */
     bool careful; /* hidden keys may hold what is not finite: 0 times it is 0 */
 };

@@ -89,21 +89,28 @@ INLINE vi is_special(vf x)
     return (vf_bits(x) & vi_set1(0x7f800000)) == vi_set1(0x7f800000);
 }
 
-/* Moves what is not finite from the pairs to `special`.  place says which of the pairs'
- * halves is an element; stride is of special's rows. */
-INLINE void sort_out_special(float *to, float *special, const struct attn_matrix *from,
-                             size_t (*const place)(size_t row, size_t n, size_t stride))
+INLINE vf load_any(const struct attn_matrix *from, size_t row, size_t n)
 {
-    uint16_t *const halves = (uint16_t *)(void *)to;
+    return from->type == ATTN_F32   ? load_elements(from, row, n, ATTN_F32)
+           : from->type == ATTN_F16 ? load_elements(from, row, n, ATTN_F16)
+                                    : load_elements(from, row, n, ATTN_BF16);
+}
+
+/* Moves what is special from the pairs to `special`; stride is of its rows. */
+INLINE void sort_out_special(float *to, float *special, const struct attn_matrix *from,
+                             vi (*const which)(vf x),
+                             void (*const clear)(float *to, size_t row, size_t n,
+                                                 size_t stride))
+{
     const size_t stride = whole_vectors(from->size);
     for (size_t row = 0; row < from->rows; row++)
         for (size_t n = 0; n < from->size; n += VF_LANES) {
-            const vf x = load_elements(from, row, n, ATTN_BF16);
-            const vi not_finite = is_special(x);
-            vf_store(special + row * stride + n, vf_keep(not_finite, x));
+            const vf x = load_any(from, row, n);
+            const vi special_here = which(x);
+            vf_store(special + row * stride + n, vf_keep(special_here, x));
             for (size_t i = 0; i < VF_LANES; i++)
-                if (not_finite[i])
-                    halves[place(row, n + i, stride)] = 0;
+                if (special_here[i])
+                    clear(to, row, n + i, stride);
         }
 }
 

@@ -19,9 +19,9 @@
 
 #include "kernel/pair_rows.h"
 
-static size_t place_in_pairs(size_t row, size_t n, size_t stride)
+static void clear_in_pairs(float *to, size_t row, size_t n, size_t stride)
 {
-    return 2 * (row / 2 * stride + n) + row % 2;
+    ((uint16_t *)(void *)to)[2 * (row / 2 * stride + n) + row % 2] = 0;
 }
 
 static bool pair_values(float *to, float *special, const struct attn_matrix *from)
@@ -41,7 +41,7 @@ static bool pair_values(float *to, float *special, const struct attn_matrix *fro
         }
     if (!vi_any(any_special))
         return false;
-    sort_out_special(to, special, from, place_in_pairs);
+    sort_out_special(to, special, from, is_special, clear_in_pairs);
     return true;
 }
 
@@ -200,6 +200,7 @@ static const struct attn_pair_kernels pair_kernels = {
                     "mass, " ATTN_ISA_NAME,
     .decoding_too =
         "panels of queries, bf16 products, single ones in splits of keys, " ATTN_ISA_NAME,
+    .parts = 1,
     .keys_together = 2,
     .load = load_query_pairs,
     .copy_keys = copy_key_pairs,

@@ -1,6 +1,7 @@
 /* Scores and outputs by products of tiles of bfloat16 (simd_tiles.h), for processors that
- * have them: 14 times the work of a multiply-add.  Numbers are rounded as pairs.h says,
- * and what is hidden or not finite is kept out in the same way.
+ * have them: 14 times the work of a multiply-add.  Numbers either are of one part,
+ * rounded as pairs.h says, or of three, which is fp32 (bf16x3.h) and takes six products
+ * in place of one.  What is hidden or not finite is kept out as in pairs.h.
  *
  *     scores[key][lane] = scale · Σ_d key[key][d] · query[d][lane]
  *
@@ -10,71 +11,18 @@
  * elements or keys at a time.  Keys are taken as the rows they are; values are turned
  * once a block, in groups of 32 keys that begin at multiples of 32 of the sequence,
  * whatever a block shows of them, so that each element is one sum in an order of its own.
- * The rounded weights are summed as one more row of values, of ones. */
+ * Weights of one part, which are rounded, are summed as one more row of values, of ones.
+ *
+ * The parts of a number lie in tiles of their own, side by side:
+ *
+ *     keys      [key][step of 32 elements][part][pair]
+ *     queries   [step][part][pair][lane]
+ *     values    [group of 32 keys][16 elements][part][element][pair of keys]
+ *     weights   [group][part][pair][lane] */
 #ifndef ATTN_KERNEL_TILES_H
 #define ATTN_KERNEL_TILES_H
 
-#include "kernel/pair_rows.h"
-#include "kernel/simd_tiles.h"
-
-enum { TILE_STEP = 32 }; /* elements or keys of one product of tiles */
-
-/* ---- Values ---------------------------------------------------------------------------
- */
-
-/* Of a group: [d][TILE_STEP keys]. */
-static size_t place_in_tiles(size_t row, size_t n, size_t stride)
-{
-    return (row / TILE_STEP * stride + n) * TILE_STEP + row % TILE_STEP;
-}
-
-/* Elements n and following of the group's rows from `row` on, in pairs of rows, turned;
- * whole if all are there, side by side.  Returns `zero`, which becomes NaN where one is
- * not finite. */
-INLINE vf turn_square(float *to, const struct attn_matrix *from, size_t row, size_t n,
-                      vf zero, const bool whole)
-{
-    const uint16_t *const x0 = (const uint16_t *)from->x + n;
-    vf x[TILE_EDGE];
-#pragma GCC unroll 16
-    for (size_t i = 0; i < TILE_EDGE; i++) {
-        vf half[2] = {{0}, {0}};
-        for (size_t k = 0; k < 2; k++) {
-            const size_t at = row + 2 * i + k;
-            if (whole)
-                half[k] = vf_load_bf16(x0 + (ptrdiff_t)at * from->row_stride);
-            else if (at < from->rows)
-                half[k] = load_elements(from, at, n, ATTN_BF16);
-        }
-        zero = vf_fma(half[0], zero, zero); /* but for what is special */
-        zero = vf_fma(half[1], zero, zero);
-        x[i] = (vf)((vu)half[0] >> 16 | (vu)half[1]);
-    }
-    transpose_square(x);
-#pragma GCC unroll 16
-    for (size_t i = 0; i < TILE_EDGE; i++)
-        vf_store(to + i * TILE_EDGE, x[i]);
-    return zero;
-}
-
-static bool turn_values(float *to, float *special, const struct attn_matrix *from)
-{
-    const struct attn_matrix rows = *from;
-    float *at = to;
-    vf zero = {0};
-    for (size_t row = 0; row < rows.rows; row += TILE_STEP)
-        for (size_t n = 0; n < rows.size; n += VF_LANES) {
-            const bool whole = rows.element_stride == 1 && row + TILE_STEP <= rows.rows &&
-                               n + VF_LANES <= rows.size;
-            zero = whole ? turn_square(at, &rows, row, n, zero, true)
-                         : turn_square(at, &rows, row, n, zero, false);
-            at += TILE_EDGE * TILE_EDGE;
-        }
-    if (!vi_any(zero != zero))
-        return false;
-    sort_out_special(to, special, from, place_in_tiles);
-    return true;
-}
+#include "kernel/tile_rows.h"
 
 /* ---- Products -------------------------------------------------------------------------
  */
@@ -87,8 +35,9 @@ enum { TILES_KEPT = 4 };
 struct tile_product {
     const float *left, *right;
     float *out;
-    size_t left_row, left_step, next_left; /* next: from one tile to the next */
-    size_t right_row, right_step;
+    size_t left_row, left_part, left_step;
+    size_t next_left; /* from one tile to the next */
+    size_t right_row, right_part, right_step;
     size_t out_row, next_out;
     size_t steps, tiles;
 };
@@ -134,6 +83,7 @@ INLINE void multiply_steps(const struct tile_product *p, const size_t steps,
     }
 }
 
+/* The same in as many turns as it takes. */
 static void multiply_tiles(const struct tile_product *given, bool adds)
 {
     struct tile_product p = *given;
@@ -154,46 +104,138 @@ static void multiply_tiles(const struct tile_product *given, bool adds)
     }
 }
 
+/* ---- Products of three parts ---------------------------------------------------------
+ * Small ones first. */
+
+/* The places of one step's parts, distances in bytes. */
+struct parts_of_step {
+    const char *left, *right;
+    size_t left_row, left_part, right_row, right_part;
+};
+
+/* Adds to tile 0 by tiles 1 to 5. */
+INLINE void add_parts_product(const struct parts_of_step *p, void (*const beside)(void *),
+                              void *beside_with)
+{
+    const size_t left_row = p->left_row, right_row = p->right_row;
+    tile_load(3, p->right, right_row);
+    tile_load(1, p->left + 2 * p->left_part, left_row);
+    tile_add_product(0, 1, 3);
+    tile_load(2, p->left + p->left_part, left_row);
+    tile_load(4, p->right + p->right_part, right_row);
+    tile_add_product(0, 2, 4);
+    tile_load(1, p->left, left_row);
+    tile_load(5, p->right + 2 * p->right_part, right_row);
+    tile_add_product(0, 1, 5);
+    if (beside)
+        beside(beside_with);
+    tile_add_product(0, 2, 3);
+    tile_add_product(0, 1, 4);
+    tile_add_product(0, 1, 3);
+    if (beside)
+        beside(beside_with);
+}
+
+/* Sets tile 0 to the sum over all steps. */
+INLINE void sum_parts_products(const struct tile_product *p, const float *left,
+                               void (*const beside)(void *), void *beside_with)
+{
+    const size_t bytes = sizeof *left;
+    struct parts_of_step step = {
+        .left = (const char *)left,
+        .right = (const char *)p->right,
+        .left_row = p->left_row * bytes,
+        .left_part = p->left_part * bytes,
+        .right_row = p->right_row * bytes,
+        .right_part = p->right_part * bytes,
+    };
+    tile_clear(0);
+    for (size_t n = 0; n < p->steps; n++) {
+        add_parts_product(&step, beside, beside_with);
+        step.left += p->left_step * bytes;
+        step.right += p->right_step * bytes;
+    }
+}
+
+/* Sums in out, or added to it: what many short sums come to is more exact than one chain.
+ */
+INLINE void put_sums(float *out, size_t out_row, const bool adds)
+{
+    if (!adds) {
+        tile_store(0, out, out_row * sizeof *out);
+        return;
+    }
+    float sums[TILE_FLOATS] __attribute__((aligned(TILE_BYTES)));
+    tile_store(0, sums, (size_t)TILE_BYTES);
+#pragma GCC unroll 16
+    for (size_t row = 0; row < TILE_EDGE; row++)
+        add_in_place(out + row * out_row, vf_load(sums + row * VF_LANES));
+}
+
+INLINE void multiply_parts(const struct tile_product *p, const bool adds)
+{
+    for (size_t tile = 0; tile < p->tiles; tile++) {
+        sum_parts_products(p, p->left + tile * p->next_left, NULL, NULL);
+        put_sums(p->out + tile * p->next_out, p->out_row, adds);
+    }
+}
+
 /* ---- Scores ---------------------------------------------------------------------------
  */
 
-/* Plain scores of the vector of lanes from `lane` on with so many tiles of keys, a row to
- * a key, out_row floats apart. */
-static void score_keys(float *out, size_t out_row, const struct attn_panel *panel,
-                       const struct attn_block *block, size_t lane, size_t key,
-                       size_t tiles)
+/* Plain scores of the vector of lanes from `lane` on with tiles of keys, a row to a key,
+ * out_row floats apart. */
+INLINE struct tile_product scores_of(const struct attn_panel *panel,
+                                     const struct attn_block *block, size_t lane,
+                                     float *out, size_t out_row, const size_t parts)
 {
     const size_t width = panel->vectors * VF_LANES;
     const size_t key_stride = (size_t)block->key_stride;
-    const struct tile_product p = {
-        .left = block->key + key * key_stride,
+    return (struct tile_product){
+        .left = block->key,
         .right = panel->query + lane,
         .out = out,
         .left_row = key_stride,
-        .left_step = VF_LANES,
+        .left_part = VF_LANES,
+        .left_step = parts * VF_LANES,
         .next_left = TILE_EDGE * key_stride,
         .right_row = width,
-        .right_step = TILE_EDGE * width,
+        .right_part = TILE_EDGE * width,
+        .right_step = parts * TILE_EDGE * width,
         .out_row = out_row,
         .next_out = TILE_EDGE * out_row,
         .steps = (panel->D + TILE_STEP - 1) / TILE_STEP,
-        .tiles = tiles,
     };
-    multiply_tiles(&p, false);
+}
+
+INLINE void score_keys(struct tile_product *p, const struct attn_block *block, size_t key,
+                       size_t tiles, const size_t parts)
+{
+    p->left = block->key + key * (size_t)block->key_stride;
+    p->tiles = tiles;
+    if (parts == 1)
+        multiply_tiles(p, false);
+    else
+        multiply_parts(p, false);
 }
 
 /* The same of the keys that any of the lanes sees, and no row more. */
-static void score_column(float *scores, const struct attn_panel *panel,
-                         const struct attn_block *block, const struct segment *seen)
+INLINE void score_column(float *scores, const struct attn_panel *panel,
+                         const struct attn_block *block, const struct segment *seen,
+                         const size_t parts)
 {
     const size_t width = panel->vectors * VF_LANES, lane = seen->first_vector * VF_LANES;
     const size_t whole = (seen->end - seen->begin) / TILE_EDGE;
     const size_t last = seen->begin + whole * TILE_EDGE, left = seen->end - last;
-    float rows[TILE_EDGE * VF_LANES] __attribute__((aligned(TILE_BYTES)));
-    score_keys(scores + seen->begin * width, width, panel, block, lane, seen->begin,
-               whole);
-    if (left > 0)
-        score_keys(rows, VF_LANES, panel, block, lane, last, 1);
+    float rows[TILE_FLOATS] __attribute__((aligned(TILE_BYTES)));
+    struct tile_product p =
+        scores_of(panel, block, lane, scores + seen->begin * width, width, parts);
+    score_keys(&p, block, seen->begin, whole, parts);
+    if (left > 0) {
+        p.out = rows;
+        p.out_row = VF_LANES;
+        score_keys(&p, block, last, 1, parts);
+    }
     for (size_t i = 0; i < left; i++)
         vf_store(scores + (last + i) * width, vf_load(rows + i * VF_LANES));
 }
@@ -201,39 +243,113 @@ static void score_column(float *scores, const struct attn_panel *panel,
 /* Running maxima that do not wait for each other. */
 enum { MOST_CHAINS = 4 };
 
-INLINE void clear_most(vf most[MOST_CHAINS])
+/* What a sweep over scores notes: the largest of each lane, and where any is not finite,
+ * NaN. */
+struct noted {
+    vf most[MOST_CHAINS];
+    vf zero;
+};
+
+INLINE void clear_noted(struct noted *noted)
 {
     for (size_t i = 0; i < MOST_CHAINS; i++)
-        most[i] = vf_set1(-INFINITY);
+        noted->most[i] = vf_set1(-INFINITY);
+    noted->zero = vf_set1(0.0f);
 }
 
-INLINE vf most_of_all(const vf most[MOST_CHAINS])
+INLINE vf most_of_all(const struct noted *noted)
 {
+    const vf *const most = noted->most;
     return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
 }
 
-/* Scales the scores of a vector of lanes, [key][width]; returns the largest of each.
- * Between vf_flush_begin and vf_flush_end, as who scales them for tile_pipeline.h. */
-static vf scale_column(float *scores, size_t width, size_t keys, float factor)
+/* Scales the scores of a vector of lanes, [key][width], and notes. */
+INLINE void note_scores(struct noted *noted, float *scores, size_t width, size_t keys,
+                        float factor, const size_t parts)
 {
-    vf most[MOST_CHAINS];
-    clear_most(most);
     for (size_t key = 0; key < keys; key += MOST_CHAINS)
         for (size_t i = 0; i < MOST_CHAINS && key + i < keys; i++) {
             const vf score = vf_load(scores) * factor;
             if (factor != 1.0f)
                 vf_store(scores, score);
-            most[i] = vf_max(most[i], score);
+            noted->most[i] = vf_max(noted->most[i], score);
+            if (parts > 1)
+                noted->zero = vf_fma(score, vf_set1(0.0f), noted->zero);
             scores += width;
         }
-    return most_of_all(most);
 }
 
-static void plain_by_tiles(float *scores, const struct attn_panel *panel,
-                           const struct attn_block *block, float *largest)
+/* At most so many rows and elements of a matrix from there on. */
+INLINE struct attn_matrix part_of(const struct attn_matrix *m, size_t row, size_t n,
+                                  size_t rows, size_t size)
+{
+    const ptrdiff_t bytes = m->type == ATTN_F32 ? 4 : 2;
+    const ptrdiff_t at =
+        (ptrdiff_t)row * m->row_stride + (ptrdiff_t)n * m->element_stride;
+    struct attn_matrix part = *m;
+    part.x = (const char *)m->x + at * bytes;
+    part.rows = m->rows <= row ? 0 : m->rows - row < rows ? m->rows - row : rows;
+    part.size = size;
+    return part;
+}
+
+/* Scores [key][row] of a vector of lanes again, from the numbers as they are, where they
+ * are not finite: a chain of multiply-adds each. */
+static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
+                                                  const struct attn_panel *panel,
+                                                  const struct attn_block *block,
+                                                  size_t lane, const struct segment *seen)
+{
+    float queries[TILE_FLOATS], sums[ATTN_BLOCK_KEYS * VF_BYTES / 4];
+    const struct attn_matrix *const rows = &panel->rows;
+    memset(sums, 0, sizeof sums);
+    for (size_t n = 0; n < panel->D; n += VF_LANES) {
+        const size_t size = panel->D - n < VF_LANES ? panel->D - n : VF_LANES;
+        const struct attn_matrix square = part_of(rows, lane, n, VF_LANES, size);
+        load_transposed(queries, VF_LANES, &square, panel->scale);
+        for (size_t key = seen->begin; key < seen->end; key++) {
+            const vf of_key = load_any(&block->key_rows, key, n);
+            vf sum = vf_load(sums + key * VF_LANES);
+            for (size_t i = 0; i < size; i++)
+                sum = vf_fma(vf_set1(of_key[i]), vf_load(queries + i * VF_LANES), sum);
+            vf_store(sums + key * VF_LANES, sum);
+        }
+    }
+    for (size_t key = seen->begin; key < seen->end; key++) {
+        float *const at = scores + (key - seen->begin) * row;
+        const vf score = vf_load(at), zero = score * 0.0f;
+        vf_store(at, vf_select(zero == 0.0f, score, vf_load(sums + key * VF_LANES)));
+    }
+}
+
+/* Scales the scores that a vector's lanes see, and mends them; notes. */
+INLINE vf finish_scores(float *scores, size_t row, const struct attn_panel *panel,
+                        const struct attn_block *block, const struct segment *seen,
+                        float factor, const size_t parts)
+{
+    struct noted noted;
+    clear_noted(&noted);
+    note_scores(&noted, scores, row, seen->end - seen->begin, factor, parts);
+    if (parts > 1 && vi_any(noted.zero != 0.0f)) {
+        mend_scores(scores, row, panel, block, seen->first_vector * VF_LANES, seen);
+        clear_noted(&noted);
+        note_scores(&noted, scores, row, seen->end - seen->begin, 1.0f, parts);
+    }
+    return most_of_all(&noted);
+}
+
+/* Queries of three parts have taken the scale. */
+INLINE float factor_of_scores(const struct attn_block *block, const size_t parts)
+{
+    return parts > 1 || goes_with_queries(block->scale) ? 1.0f : block->scale;
+}
+
+INLINE void plain_by_tiles_of(float *scores, const struct attn_panel *panel,
+                              const struct attn_block *block, float *largest,
+                              const size_t parts)
 {
     const size_t width = panel->vectors * VF_LANES;
-    const float factor = goes_with_queries(block->scale) ? 1.0f : block->scale;
+    const float factor = factor_of_scores(block, parts);
     const bool adds = adds_bias_at_once(panel, block);
     float *const of_products = adds ? NULL : largest;
     const unsigned before = vf_flush_begin();
@@ -242,11 +358,11 @@ static void plain_by_tiles(float *scores, const struct attn_panel *panel,
         const size_t lane = v * VF_LANES;
         if (seen.begin >= seen.end)
             continue;
-        score_column(scores + lane, panel, block, &seen);
-        if (factor == 1.0f && !of_products)
+        score_column(scores + lane, panel, block, &seen, parts);
+        if (parts == 1 && factor == 1.0f && !of_products)
             continue;
-        const vf most = scale_column(scores + seen.begin * width + lane, width,
-                                     seen.end - seen.begin, factor);
+        const vf most = finish_scores(scores + seen.begin * width + lane, width, panel,
+                                      block, &seen, factor, parts);
         if (of_products)
             vf_store(of_products + lane, vf_max(vf_load(of_products + lane), most));
     }
@@ -255,16 +371,51 @@ static void plain_by_tiles(float *scores, const struct attn_panel *panel,
         add_bias(scores, panel, block, 0, block->keys, largest);
 }
 
+static void plain_by_tiles(float *scores, const struct attn_panel *panel,
+                           const struct attn_block *block, float *largest)
+{
+    plain_by_tiles_of(scores, panel, block, largest, 1);
+}
+
+static void plain_by_parts(float *scores, const struct attn_panel *panel,
+                           const struct attn_block *block, float *largest)
+{
+    plain_by_tiles_of(scores, panel, block, largest, BF16_PARTS);
+}
+
 static void score_by_tiles(float *scores, struct attn_panel *panel,
                            const struct attn_block *block)
 {
     score_by(scores, panel, block, plain_by_tiles, false);
 }
 
-/* Weights of one vector of lanes, to[pair][lane], of pairs begin ≤ pair < end.  Pair 0
- * begins at key −skip; keys that the block does not show weigh 0. */
-static void round_weights(float *to, const float *weights, size_t width, size_t keys,
-                          size_t skip, size_t begin, size_t end)
+static void score_by_parts(float *scores, struct attn_panel *panel,
+                           const struct attn_block *block)
+{
+    score_by(scores, panel, block, plain_by_parts, false);
+}
+
+/* ---- Values ---------------------------------------------------------------------------
+ */
+
+/* Where a pair of the weights lies, [group][part][pair][row]: part 0. */
+INLINE size_t place_of_pair(size_t pair, size_t row, const size_t parts)
+{
+    return (pair / TILE_EDGE * parts * TILE_EDGE + pair % TILE_EDGE) * row;
+}
+
+INLINE void store_weights(float *to, size_t row, vf first, vf second, const size_t parts)
+{
+    if (parts == 1)
+        vf_store(to, vf_pair(first, second));
+    else
+        store_parts(to, TILE_EDGE * row, first, second);
+}
+
+/* Weights of one vector of lanes, of pairs begin ≤ pair < end.  Pair 0 begins at key
+ * −skip; keys that the block does not show weigh 0. */
+INLINE void pair_weights(float *to, const float *weights, size_t width, size_t keys,
+                         size_t skip, size_t begin, size_t end, const size_t parts)
 {
     for (size_t pair = begin; pair < end; pair++) {
         const size_t first = 2 * pair - skip, second = first + 1; /* may wrap around */
@@ -273,7 +424,7 @@ static void round_weights(float *to, const float *weights, size_t width, size_t 
             x = vf_load(weights + first * width);
         if (second < keys)
             y = vf_load(weights + second * width);
-        vf_store(to + pair * width, vf_pair(x, y));
+        store_weights(to + place_of_pair(pair, width, parts), width, x, y, parts);
     }
 }
 
@@ -283,30 +434,34 @@ static const uint32_t pairs_of_ones[TILE_EDGE] __attribute__((aligned(TILE_BYTES
     0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80,
     0x3f803f80, 0x3f803f80, 0x3f803f80, 0x3f803f80};
 
-/* Adds to the output of the vector of lanes from `lane` on, and to its sums of rounded
- * weights.  pairs: [pair][row] of the weights, from the first of so many groups on. */
-static void add_values(struct attn_panel *panel, size_t lane,
-                       const struct attn_block *block, size_t group, size_t groups,
-                       const float *pairs, size_t row)
+/* What the block adds to the output of the vector of lanes from `lane` on, of some groups
+ * of keys, whose weights lie one after the other, `row` floats from pair to pair. */
+INLINE struct tile_product values_of(const struct attn_panel *panel,
+                                     const struct attn_block *block, size_t lane,
+                                     const float *weights, size_t row, const size_t parts)
 {
     const size_t width = panel->vectors * VF_LANES;
-    const size_t group_floats = TILE_EDGE * (size_t)block->value_stride;
-    struct tile_product p = {
-        .left = block->value + group * group_floats,
-        .right = pairs,
+    return (struct tile_product){
+        .left = block->value,
+        .right = weights,
         .out = panel->output + lane,
         .left_row = TILE_EDGE,
-        .left_step = group_floats,
-        .next_left = TILE_EDGE * TILE_EDGE,
+        .left_part = TILE_FLOATS,
+        .left_step = parts * TILE_EDGE * (size_t)block->value_stride,
+        .next_left = parts * TILE_FLOATS,
         .right_row = row,
-        .right_step = TILE_EDGE * row,
+        .right_part = TILE_EDGE * row,
+        .right_step = parts * TILE_EDGE * row,
         .out_row = width,
         .next_out = TILE_EDGE * width,
-        .steps = groups,
         .tiles = (panel->Dv + TILE_EDGE - 1) / TILE_EDGE,
     };
-    multiply_tiles(&p, true);
-    /* As if one more row of values were ones: all rows of its tile are the same. */
+}
+
+/* Adds rounded weights of some groups to their sums, as if one more row of values were
+ * ones: all rows of its tile are the same. */
+static void add_rounded(struct attn_panel *panel, size_t lane, struct tile_product p)
+{
     p.left = (const float *)(const void *)pairs_of_ones;
     p.left_row = p.left_step = 0;
     p.out = panel->rounded_sum + lane;
@@ -315,8 +470,25 @@ static void add_values(struct attn_panel *panel, size_t lane,
     multiply_tiles(&p, true);
 }
 
-static void value_by_tiles(struct attn_panel *panel, const float *weights,
-                           const struct attn_block *block)
+/* Adds groups begin ≤ group < end to the output. */
+INLINE void add_values(struct attn_panel *panel, size_t lane,
+                       const struct attn_block *block, size_t begin, size_t end,
+                       const float *weights, size_t row, const size_t parts)
+{
+    struct tile_product p = values_of(panel, block, lane, weights, row, parts);
+    p.left += begin * p.left_step;
+    p.right += begin * p.right_step;
+    p.steps = end - begin;
+    if (parts == 1) {
+        multiply_tiles(&p, true);
+        add_rounded(panel, lane, p);
+    } else {
+        multiply_parts(&p, true);
+    }
+}
+
+INLINE void value_by_tiles_of(struct attn_panel *panel, const float *weights,
+                              const struct attn_block *block, const size_t parts)
 {
     const size_t width = panel->vectors * VF_LANES;
     const size_t skip = (size_t)(block->first_key % TILE_STEP);
@@ -328,13 +500,24 @@ static void value_by_tiles(struct attn_panel *panel, const float *weights,
         const size_t begin = (seen.begin + skip) / TILE_STEP;
         const size_t end = (seen.end + skip + TILE_STEP - 1) / TILE_STEP;
         float *const pairs = block->weight_pairs + lane;
-        round_weights(pairs, weights + lane, width, block->keys, skip, begin * TILE_EDGE,
-                      end * TILE_EDGE);
-        add_values(panel, lane, block, begin, end - begin,
-                   pairs + begin * TILE_EDGE * width, width);
+        pair_weights(pairs, weights + lane, width, block->keys, skip, begin * TILE_EDGE,
+                     end * TILE_EDGE, parts);
+        add_values(panel, lane, block, begin, end, pairs, width, parts);
     }
     if (block->special)
         add_special(panel, weights, block);
+}
+
+static void value_by_tiles(struct attn_panel *panel, const float *weights,
+                           const struct attn_block *block)
+{
+    value_by_tiles_of(panel, weights, block, 1);
+}
+
+static void value_by_parts(struct attn_panel *panel, const float *weights,
+                           const struct attn_block *block)
+{
+    value_by_tiles_of(panel, weights, block, BF16_PARTS);
 }
 
 #endif

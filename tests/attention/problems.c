@@ -420,6 +420,8 @@ struct problem problem_create(uint64_t seed, unsigned rules)
         choose_one_query(s);
     if (rules & RULE_LONG)
         choose_long(s);
+    if (rules & RULE_MANY)
+        s->Lq = 512 + random_below(189);
     attn_options_init(&p.options, s);
     choose_options(&p, rules);
     if (rules & RULE_LONG)

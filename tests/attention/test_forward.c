@@ -117,6 +117,13 @@ static void every_level_agrees_with_the_reference(void **state)
     check_random(150, 0);
 }
 
+/* As many as are multiplied by tiles where there are such. */
+static void many_queries_agree_with_the_reference(void **state)
+{
+    (void)state;
+    check_random(60, RULES_ALL | RULE_MANY);
+}
+
 static void padded_and_packed_sequences_agree_with_the_reference(void **state)
 {
     (void)state;
@@ -291,6 +298,7 @@ int main(void)
         cmocka_unit_test(what_is_not_given_is_named),
         cmocka_unit_test(sizes_whose_products_overflow_are_refused),
         cmocka_unit_test(every_level_agrees_with_the_reference),
+        cmocka_unit_test(many_queries_agree_with_the_reference),
         cmocka_unit_test(padded_and_packed_sequences_agree_with_the_reference),
         cmocka_unit_test(every_rule_agrees_with_the_reference),
         cmocka_unit_test(linear_scores_with_every_rule_agree_with_the_reference),

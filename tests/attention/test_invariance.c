@@ -194,8 +194,17 @@ static void a_padded_sequence_has_the_bits_it_has_alone(void **state)
 /* ---- Neighbours -----------------------------------------------------------------------
  */
 
+/* Few queries are not. */
+static bool by_tiles(attn_context *context, const struct call *c)
+{
+    attn_plan plan;
+    assert_int_equal(
+        attn_plan_forward(context, &c->shape, &c->tensors, &c->options, &plan), ATTN_OK);
+    return strstr(plan.path, "products of tiles");
+}
+
 /* Queries [first, first + count) of head 0, called by themselves at the place they have.
- * Other neighbours, other panels: a row must not notice. */
+ * Other neighbours, other panels: a row must not notice, where products are the same. */
 static void compare_part(attn_context *context, const struct call *whole, int64_t first,
                          int64_t count)
 {
@@ -211,8 +220,10 @@ static void compare_part(attn_context *context, const struct call *whole, int64_
     part.tensors.lse = lse;
     part.tensors.statistics = (attn_statistics){0};
     run(context, &part);
-    assert_rows_equal(output, whole->results + first * s->Dv, count * s->Dv);
-    assert_rows_equal(lse, whole->tensors.lse + first, count);
+    if (by_tiles(context, &part) == by_tiles(context, whole)) {
+        assert_rows_equal(output, whole->results + first * s->Dv, count * s->Dv);
+        assert_rows_equal(lse, whole->tensors.lse + first, count);
+    }
     free(output);
     free(lse);
 }
@@ -223,15 +234,15 @@ static void check_neighbours(attn_context *context)
     static const int64_t offsets[] = {-40, 0, 7, 64, 133}, windows[] = {-1, 0, 5, 50};
     for (int o = 0; o < 5; o++) {
         for (int w = 0; w < 4; w++) {
-            struct call c = call_create((attn_shape){1, 1, 1, 217, 301, 13, 7});
+            struct call c = call_create((attn_shape){1, 1, 1, 1117, 1201, 13, 7});
             c.options.causal = o != 3;
             c.options.window_left = windows[w];
             c.options.window_right = o == 3 ? 11 : -1;
             c.options.alignment = ATTN_ALIGN_OFFSET;
             c.options.query_offset = offsets[o];
             run(context, &c);
-            const int64_t cuts[] = {0, 19, 36, 85, 134, 200, 217};
-            for (int i = 0; i < 6; i++)
+            const int64_t cuts[] = {0, 19, 36, 85, 134, 200, 217, 750, 1117};
+            for (int i = 0; i < 8; i++)
                 compare_part(context, &c, cuts[i], cuts[i + 1] - cuts[i]);
             call_destroy(&c);
         }

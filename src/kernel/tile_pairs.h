@@ -1,0 +1,144 @@
+/* The pipeline for numbers of one part. */
+#ifndef ATTN_KERNEL_TILE_PAIRS_H
+#define ATTN_KERNEL_TILE_PAIRS_H
+
+#include "kernel/tile_pipeline.h"
+
+/* By tiles 0 to 2. */
+INLINE void score_chunk(const struct tile_product *p, size_t chunk)
+{
+    const float *key = p->left + chunk * p->next_left;
+    const size_t key_row = p->left_row * sizeof *key, row = p->right_row * sizeof *key;
+    const float *query = p->right;
+    tile_clear(0);
+    for (size_t n = 0; n < p->steps; n++) {
+        tile_load(1, key, key_row);
+        tile_load(2, query, row);
+        tile_add_product(0, 1, 2);
+        key += p->left_step;
+        query += p->right_step;
+    }
+    tile_store(0, p->out + chunk * CHUNK_FLOATS, (size_t)TILE_BYTES);
+}
+
+/* Half of a chunk's weights; returns the sum and them. */
+INLINE vf weigh_half(const struct pipe_column *c, size_t half, vf shift, vf sum)
+{
+    enum { PAIRS = CHUNK_KEYS / 4 };
+    const float *score = c->scores + half * CHUNK_FLOATS / 2;
+    float *weights = c->weights + half * PAIRS * VF_LANES;
+#pragma GCC unroll 2
+    for (size_t pair = 0; pair < PAIRS; pair++) {
+        const vf first = vf_exp_flushed(vf_load(score) - shift);
+        const vf second = vf_exp_flushed(vf_load(score + VF_LANES) - shift);
+        sum += first;
+        sum += second;
+        vf_store(weights, vf_pair(first, second));
+        score += 2 * VF_LANES;
+        weights += VF_LANES;
+    }
+    return sum;
+}
+
+/* Keeps the column's weights in tiles 4 to 7. */
+INLINE void load_weights(const struct pipe_column *c)
+{
+    tile_load(4, c->weights, (size_t)TILE_BYTES);
+    tile_load(5, c->weights + TILE_FLOATS, (size_t)TILE_BYTES);
+    tile_load(6, c->weights + 2 * TILE_FLOATS, (size_t)TILE_BYTES);
+    tile_load(7, c->weights + 3 * TILE_FLOATS, (size_t)TILE_BYTES);
+}
+
+/* Adds to 16 rows of the output by tiles 1, 3 and the weights; distances in bytes. */
+INLINE void add_value_tile(float *out, size_t out_row, const float *value,
+                           size_t value_row, size_t group)
+{
+    const char *const from = (const char *)value;
+    tile_load(3, out, out_row);
+    tile_load(1, from, value_row);
+    tile_add_product(3, 1, 4);
+    tile_load(1, from + group, value_row);
+    tile_add_product(3, 1, 5);
+    tile_load(1, from + 2 * group, value_row);
+    tile_add_product(3, 1, 6);
+    tile_load(1, from + 3 * group, value_row);
+    tile_add_product(3, 1, 7);
+    tile_store(3, out, out_row);
+}
+
+/* A share of the rows of the output; with the first, the sums of rounded weights, as if
+ * one more row of values were ones. */
+INLINE void value_chunk(const struct tile_product *p, const struct pipe_column *c,
+                        size_t chunk)
+{
+    const size_t bytes = sizeof *p->left, end = p->tiles * (chunk + 1) / CHUNKS;
+    for (size_t tile = p->tiles * chunk / CHUNKS; tile < end; tile++)
+        add_value_tile(p->out + tile * p->next_out, p->out_row * bytes,
+                       p->left + tile * p->next_left, (size_t)TILE_BYTES,
+                       p->left_step * bytes);
+    if (chunk == 0)
+        add_value_tile(c->panel->rounded_sum + c->lane, 0,
+                       (const float *)(const void *)pairs_of_ones, 0, 0);
+}
+
+/* Three columns go a step further.  A chunk's scores are noted when those of the next are
+ * on the way. */
+static void go_on_with_pairs(const struct pipe *pipe, struct pipe_column *next,
+                             struct pipe_column *now, struct pipe_column *before)
+{
+    struct tile_product scores = {.left = NULL}, values = {.left = NULL};
+    vf sum = {0}, shift = {0};
+    if (now->panel) {
+        note_chunk(pipe, now, CHUNKS - 1, 1);
+        shift = shift_of(pipe, now, largest_of(pipe, now, 1));
+    }
+    if (before->panel) {
+        values = values_of(before->panel, pipe->block, before->lane, before->weights,
+                           VF_LANES, 1);
+        load_weights(before);
+    }
+    if (next->panel)
+        scores =
+            scores_of(next->panel, pipe->block, next->lane, next->scores, VF_LANES, 1);
+    clear_noted(&next->noted);
+    for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
+        if (next->panel)
+            score_chunk(&scores, chunk);
+        if (now->panel)
+            sum = weigh_half(now, 2 * chunk, shift, sum);
+        if (before->panel)
+            value_chunk(&values, before, chunk);
+        if (now->panel)
+            sum = weigh_half(now, 2 * chunk + 1, shift, sum);
+        if (next->panel && chunk > 0)
+            note_chunk(pipe, next, chunk - 1, 1);
+    }
+    if (now->panel)
+        add_in_place(now->panel->sum + now->lane, sum);
+}
+
+static void attend_by_tiles(struct attn_panel *const *panels, size_t count,
+                            const struct attn_block *block, float *scores)
+{
+    attend_by(panels, count, block, scores, go_on_with_pairs, 1);
+}
+
+static const struct attn_pair_kernels pair_kernels = {
+    .one_pass = "panels of queries, bf16 products of tiles, " ATTN_ISA_NAME,
+    .weights_kept = "panels of queries, bf16 products of tiles, weights kept for "
+                    "received mass, " ATTN_ISA_NAME,
+    .decoding_too = "panels of queries, bf16 products of tiles, single ones in splits of "
+                    "keys, " ATTN_ISA_NAME,
+    .parts = 1,
+    .keys_together = TILE_STEP,
+    .open = tiles_open,
+    .close = tiles_close,
+    .load = load_query_pairs,
+    .copy_keys = copy_key_pairs,
+    .pair_values = turn_values,
+    .score = score_by_tiles,
+    .value = value_by_tiles,
+    .attend = attend_by_tiles,
+};
+
+#endif
