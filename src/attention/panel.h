@@ -17,6 +17,14 @@ struct attn_wide {
     /* Of pairs. */
     float *special, *weight_pairs;
     bool any_special;
+
+    /* Blocks of a head that stay where they are made ready, for whoever needs them next,
+     * or 1: each takes the place of the one before. */
+    size_t blocks;
+    float *keys, *values; /* key and value of block 0 */
+    size_t key_block, value_block;
+    const void *of_key, *of_value; /* the head */
+    uint64_t ready;                /* a bit for each block */
 };
 
 /* F of each key of a head: the sum of the logarithms of forget gates up to it, as two

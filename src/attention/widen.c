@@ -30,6 +30,21 @@ bool attn_pairs_pay(const struct attn_pair_kernels *pairs,
     return pairs && (pairs->parts == 1 || sequence->Lq >= LEAST_QUERIES_OF_PARTS);
 }
 
+/* What is split stays for the other queries of a head, and for heads that share its keys,
+ * as long as it is no more than the third cache has for a core; one part costs less than
+ * a tenth to make again. */
+#define MOST_BYTES_KEPT ((size_t)16 << 20)
+
+static size_t blocks_kept(const struct attn_problem *problem,
+                          const struct attn_pair_kernels *pairs, size_t floats)
+{
+    const size_t blocks =
+        ((size_t)problem->shape->Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
+    const bool stay = pairs && pairs->parts > 1 && blocks > 1 && blocks <= 64 &&
+                      blocks * floats * sizeof(float) <= MOST_BYTES_KEPT;
+    return stay ? blocks : 1;
+}
+
 /* Lays the buffers out over scratch, which may be NULL; returns the floats they take. */
 static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem,
                       const struct attn_kernels *kernels,
@@ -48,13 +63,16 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
                             : row_floats(shape->D, kernels),
         .value_stride = row_floats(shape->Dv, kernels),
     };
+    wide->key_block = keys * wide->key_stride;
+    wide->value_block = of_values ? blocks * wide->value_stride : 0;
+    wide->blocks = blocks_kept(problem, pairs, wide->key_block + wide->value_block);
     if (pairs || tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
-        wide->key = scratch;
-        floats += keys * wide->key_stride;
+        wide->key = wide->keys = scratch;
+        floats += wide->blocks * wide->key_block;
     }
     if (of_values) {
-        wide->value = scratch ? scratch + floats : NULL;
-        floats += blocks * wide->value_stride;
+        wide->value = wide->values = scratch ? scratch + floats : NULL;
+        floats += wide->blocks * wide->value_block;
     }
     if (of_values && pairs) {
         wide->special = scratch ? scratch + floats : NULL;
@@ -106,9 +124,36 @@ static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
         walk->kernels->widen(wide->value, &rows);
 }
 
+/* All of block n, unless it is there. */
+static void take_block(struct attn_walk *walk, int64_t n)
+{
+    struct attn_wide *const wide = &walk->wide;
+    const struct attn_head *const head = &walk->head;
+    const int64_t first = n * ATTN_BLOCK_KEYS;
+    const int64_t end = attn_least(first + ATTN_BLOCK_KEYS, walk->sequence.Lk);
+    if (wide->of_key != head->key || wide->of_value != head->value)
+        wide->ready = 0, wide->of_key = head->key, wide->of_value = head->value;
+    wide->first = first;
+    wide->key = wide->keys + (size_t)n * wide->key_block;
+    wide->any_special = false;
+    if (wide->values)
+        wide->value = wide->values + (size_t)n * wide->value_block;
+    if (wide->ready >> n & 1)
+        return;
+    take_keys(walk, first, end);
+    if (wide->values)
+        take_values(walk, first, end);
+    if (!wide->any_special) /* of which there is one block's room */
+        wide->ready |= (uint64_t)1 << n;
+}
+
 void attn_widen(struct attn_walk *walk, int64_t first, int64_t end)
 {
     assert(end - first <= ATTN_BLOCK_KEYS);
+    if (walk->wide.blocks > 1 && first < end) {
+        take_block(walk, first / ATTN_BLOCK_KEYS);
+        return;
+    }
     walk->wide.first = first;
     if (walk->wide.key && first < end)
         take_keys(walk, first, end);
