@@ -413,6 +413,11 @@ typedef struct attn_gradients {
  * largest |value|, that of value 4e-6·g·√N; query 4e-6·|scale|·G times the largest |key|;
  * key 4e-6·|scale|·G·√N times the largest |query|; bias, log_forget and sinks
  * 4e-6·G·√(pairs summed).
+ * amx multiplies in three parts of bfloat16 here too, where attn_forward did, a group of
+ * up to 192 queries of a head at a time; but with multiply-adds where a number of the
+ * group, or of the head's keys and values, is not finite or above 2³⁰, where the largest
+ * of a tensor's is below 2⁻³⁰ there, or an lse is not within ±64.  Such a number may so
+ * change the last bits of other rows of its head.
  * With additive scores, of |v| at most V: query 4e-6·|scale|·G·V, key √N of that, and
  * additive 4e-6·|scale|·G·√(queries of the head).
  * Gradients of 16 bits are then rounded.  An output of 16 bits was rounded before: what

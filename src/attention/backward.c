@@ -9,6 +9,7 @@
  * in one sweep: scores are computed again, block by block, and nothing of size Lq · Lk is
  * kept.  This file checks and plans; who does what is for backward_units.c, and a group
  * of queries is the work of backward_group.c. */
+#include "attention/backward_parts.h"
 #include "attention/backward_units.h"
 #include "attention/gradients.h"
 #include "attention/rows.h"
@@ -39,6 +40,39 @@ static void lay_out_bias(struct attn_backward *backward, const attn_shape *shape
     backward->bias_floats = overflows ? SIZE_MAX : (size_t)floats;
 }
 
+static struct attn_group_size group_size(size_t panel_lanes, size_t lanes)
+{
+    const size_t panels = panel_lanes < lanes ? lanes / panel_lanes : 1;
+    return (struct attn_group_size){panel_lanes, panels, panels * panel_lanes};
+}
+
+static bool any_takes_parts(const struct attn_backward *backward)
+{
+    bool any = false;
+    for (int64_t s = 0; s < backward->problem.sequences && backward->parts && !any;
+         s += attn_sequences_alike(&backward->problem, s)) {
+        const struct attn_sequence sequence =
+            attn_problem_sequence(&backward->problem, s);
+        any = attn_backward_takes_parts(backward, &sequence);
+    }
+    return any;
+}
+
+static void choose_groups(struct attn_backward *backward)
+{
+    const struct attn_kernels *const kernels = backward->kernels;
+    const size_t width = kernels->panel_vectors * kernels->lanes;
+    backward->parts = attn_backward_parts_for(&backward->problem, kernels);
+    if (!any_takes_parts(backward))
+        backward->parts = NULL;
+    backward->plain = group_size(width, ATTN_BACKWARD_LANES);
+    backward->by_parts =
+        backward->parts ? group_size(ATTN_TILE_STEP, ATTN_PART_LANES) : backward->plain;
+    const bool more = backward->by_parts.panels > backward->plain.panels;
+    backward->panels = more ? backward->by_parts.panels : backward->plain.panels;
+    backward->lanes = more ? backward->by_parts.lanes : backward->plain.lanes;
+}
+
 static attn_status backward_init(struct attn_backward *backward, attn_context *context,
                                  const char *function, const attn_shape *shape,
                                  const attn_tensors *tensors, const attn_options *options,
@@ -57,9 +91,7 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
                                  function);
     ATTN_TRY(attn_check_given(context, function, "gradients", gradients));
     ATTN_TRY(attn_check_gradients(context, function, shape, options, gradients));
-    const size_t width = context->kernels->panel_vectors * lanes;
-    backward->panels = width < ATTN_BACKWARD_LANES ? ATTN_BACKWARD_LANES / width : 1;
-    backward->lanes = backward->panels * width;
+    choose_groups(backward);
     backward->D_whole = attn_whole(shape->D, lanes);
     backward->Dv_whole = attn_whole(shape->Dv, lanes);
     lay_out_bias(backward, shape);
@@ -72,10 +104,13 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     return ATTN_OK;
 }
 
-static const char *path_of(const struct attn_kernels *kernels,
+static const char *path_of(const struct attn_backward *backward,
                            const attn_options *options,
                            const struct attn_backward_layout *layout)
 {
+    const struct attn_kernels *const kernels = backward->kernels;
+    if (backward->parts)
+        return layout->in_turns ? backward->parts->in_turns : backward->parts->by_heads;
     if (options->additive)
         return layout->in_turns ? kernels->additive_in_turns : kernels->additive_by_heads;
     return layout->in_turns ? kernels->in_turns : kernels->by_heads;
@@ -94,8 +129,7 @@ attn_status attn_plan_backward(attn_context *context, const attn_shape *shape,
     if (!backward.problem.empty)
         ATTN_TRY(attn_backward_lay_out(&layout, context, function, &backward));
     *plan = (attn_plan){
-        .path = backward.problem.empty ? "nothing"
-                                       : path_of(context->kernels, options, &layout),
+        .path = backward.problem.empty ? "nothing" : path_of(&backward, options, &layout),
         .scratch_bytes = layout.bytes,
         .visible_pairs =
             backward.problem.empty ? 0.0 : attn_problem_visible_pairs(&backward.problem),

@@ -15,10 +15,10 @@ static float *element_of(const attn_output *bias, const struct attn_sequence *se
 }
 
 void attn_backward_add_to_bias(struct attn_backward_group *group,
-                               const struct attn_backward_panel *panel)
+                               const struct attn_backward_panel *panel,
+                               const struct attn_backward_block *block)
 {
     const attn_output *const bias = &group->backward->bias;
-    const struct attn_backward_block *const block = &group->block;
     float sums[ATTN_PANEL_LANES] = {0.0f};
     const bool is_of_head = attn_bias_is_of_head(bias);
     const struct attn_target to = {

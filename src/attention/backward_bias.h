@@ -12,7 +12,8 @@ bool attn_bias_is_of_head(const attn_output *bias);
 /* Adds the gradients of the panel's scores over the block it was shown: to the bias, or
  * to the group's bias_sum. */
 void attn_backward_add_to_bias(struct attn_backward_group *group,
-                               const struct attn_backward_panel *panel);
+                               const struct attn_backward_panel *panel,
+                               const struct attn_backward_block *block);
 
 /* Adds sums [sequences][H] to a bias that is of heads. */
 void attn_backward_store_bias(const struct attn_backward *backward, const double *sums);

@@ -2,9 +2,9 @@
 #include "attention/backward_forget.h"
 
 void attn_backward_add_to_forget(struct attn_backward_group *group,
-                                 const struct attn_backward_panel *panel)
+                                 const struct attn_backward_panel *panel,
+                                 const struct attn_backward_block *block)
 {
-    const struct attn_backward_block *const block = &group->block;
     float sums[ATTN_BLOCK_KEYS] = {0.0f};
     const struct attn_target to = {
         .x = sums,

@@ -7,7 +7,8 @@
 
 /* Adds the gradients of the panel's scores over the block it was shown. */
 void attn_backward_add_to_forget(struct attn_backward_group *group,
-                                 const struct attn_backward_panel *panel);
+                                 const struct attn_backward_panel *panel,
+                                 const struct attn_backward_block *block);
 
 /* Stores what forget_sums, [B][H][Lk], and forget_rows, [B][H][Lq], come to. */
 void attn_backward_store_forget(const struct attn_backward *backward, double *sums,

@@ -1,6 +1,7 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
+#include "attention/backward_parts.h"
 #include "attention/rows.h"
 #include "attention/weighting.h"
 #include "attention/widen.h"
@@ -31,7 +32,7 @@ static size_t lay_out(struct attn_backward_group *group,
 {
     const attn_shape *const shape = backward->problem.shape;
     const size_t D = (size_t)shape->D, Dv = (size_t)shape->Dv;
-    const size_t width = backward->kernels->panel_vectors * backward->kernels->lanes;
+    const size_t width = backward->plain.panel_lanes;
     const size_t matrix = ATTN_BLOCK_KEYS * backward->lanes;
     const size_t query = attn_query_floats(&backward->problem, backward->kernels);
     size_t floats = 0;
@@ -60,6 +61,10 @@ static size_t lay_out(struct attn_backward_group *group,
     float *const forget_scratch = take(&scratch, &floats, forget);
     if (forget_scratch)
         attn_forget_init(&group->walk, forget_scratch);
+    const size_t parts = attn_backward_parts_floats(backward);
+    float *const part_scratch = take(&scratch, &floats, parts);
+    if (part_scratch && parts > 0)
+        attn_backward_parts_init(group, part_scratch);
     const size_t wide =
         attn_wide_floats(&backward->problem, backward->kernels, false, true);
     float *const wide_scratch = take(&scratch, &floats, wide);
@@ -99,12 +104,14 @@ static void load_lanes(struct attn_backward_group *group,
 {
     const struct attn_problem *const problem = &group->backward->problem;
     const struct attn_head *const head = &group->walk.head;
-    attn_weighting_find(&panel->forward, panel->inverse, &group->walk,
-                        problem->tensors->lse + head->row + panel->forward.first_query,
-                        &group->block.forward, group->block.score);
+    const float *const lse_of_rows =
+        problem->tensors->lse + head->row + panel->forward.first_query;
+    if (!attn_weighting_find(&panel->forward, panel->inverse, &group->walk, lse_of_rows,
+                             &group->block.forward, group->block.score))
+        group->lse_serves = false;
     for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
         const int64_t query = panel->forward.first_query + lane;
-        const double lse = (double)problem->tensors->lse[head->row + query];
+        const double lse = (double)lse_of_rows[lane];
         const double of_sink = head->sink == -INFINITY ? 0.0
                                                        : exp((double)head->sink - lse) *
                                                              (double)panel->delta[lane];
@@ -150,7 +157,8 @@ static void load_panel(struct attn_backward_group *group, const void *output_gra
     group->count++;
 }
 
-/* The queries of the group and their output's gradients, row by row. */
+/* The queries of the group and their output's gradients, row by row; its panels are
+ * loaded. */
 static void load_rows(struct attn_backward_group *group, const void *output_gradient)
 {
     const struct attn_backward *const backward = group->backward;
@@ -161,19 +169,44 @@ static void load_rows(struct attn_backward_group *group, const void *output_grad
     const struct attn_matrix gradient =
         attn_rows_of(&backward->gradients->output, output_gradient, group->first_query,
                      group->queries, problem->shape->Dv);
+    const attn_input O = attn_read_output(&problem->tensors->output);
+    const struct attn_matrix output =
+        attn_rows_of(&O, group->walk.head.output, group->first_query, group->queries,
+                     problem->shape->Dv);
+    group->by_parts = attn_backward_parts_load(group, &query, &output, &gradient);
+    if (group->by_parts)
+        return;
     backward->kernels->backward->pack(group->query_pack, &query);
     backward->kernels->backward->pack(group->gradient_pack, &gradient);
     group->queries_finite = backward->kernels->backward->is_finite(&query) &&
                             backward->kernels->backward->is_finite(&gradient);
 }
 
-int64_t attn_backward_group_queries(const struct attn_backward *backward, int64_t query,
+struct attn_group_size attn_backward_group_size(const struct attn_backward *backward,
+                                                const struct attn_sequence *sequence)
+{
+    return attn_backward_takes_parts(backward, sequence) ? backward->by_parts
+                                                         : backward->plain;
+}
+
+/* How many of the queries left, all of one row of the layout, the next panel takes. */
+static int64_t next_panel(const struct attn_backward *backward,
+                          const struct attn_group_size *size, int64_t queries_left)
+{
+    return size->panel_lanes == backward->plain.panel_lanes
+               ? attn_next_panel(backward->kernels, queries_left)
+               : attn_least(queries_left, (int64_t)size->panel_lanes);
+}
+
+int64_t attn_backward_group_queries(const struct attn_backward *backward,
+                                    const struct attn_sequence *sequence, int64_t query,
                                     int64_t queries_left)
 {
+    const struct attn_group_size size = attn_backward_group_size(backward, sequence);
     int64_t queries = 0;
     queries_left = attn_queries_alike(&backward->problem, query, queries_left);
-    for (size_t p = 0; p < backward->panels && queries < queries_left; p++)
-        queries += attn_next_panel(backward->kernels, queries_left - queries);
+    for (size_t p = 0; p < size.panels && queries < queries_left; p++)
+        queries += next_panel(backward, &size, queries_left - queries);
     return queries;
 }
 
@@ -185,25 +218,26 @@ int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t firs
         attn_input_row(&backward->gradients->output, sequence->b, group->walk.head.h,
                        sequence->first_query);
 
+    const struct attn_group_size size = attn_backward_group_size(backward, sequence);
     const int64_t end =
-        first_query +
-        attn_backward_group_queries(backward, first_query, sequence->Lq - first_query);
+        first_query + attn_backward_group_queries(backward, sequence, first_query,
+                                                  sequence->Lq - first_query);
     group->first_query = first_query;
     group->queries = end - first_query;
     group->count = 0;
     group->sink_sum = 0.0;
     group->bias_sum = 0.0;
+    group->lse_serves = true;
     if (group->vector_sums)
         memset(group->vector_sums, 0,
                (size_t)backward->problem.shape->D * backward->kernels->lanes *
                    sizeof *group->vector_sums);
-    load_rows(group, output_gradient);
     for (int64_t query = first_query; query < end;) {
-        const int64_t queries =
-            attn_panel_next(&group->walk, query, sequence->Lq - query);
+        const int64_t queries = next_panel(backward, &size, end - query);
         load_panel(group, output_gradient, query, queries);
         query += queries;
     }
+    load_rows(group, output_gradient);
     return end;
 }
 
@@ -275,9 +309,9 @@ static struct attn_key_range show_panel(struct attn_backward_group *group,
     block->careful = !group->keys_finite;
     kernels->differentiate(panel, block);
     if (group->backward->bias.data)
-        attn_backward_add_to_bias(group, panel);
+        attn_backward_add_to_bias(group, panel, block);
     if (group->forget_sums)
-        attn_backward_add_to_forget(group, panel);
+        attn_backward_add_to_forget(group, panel, block);
     kernels->query(panel, block);
     return (struct attn_key_range){first, first + (int64_t)block->forward.keys};
 }
@@ -412,8 +446,12 @@ static void show_run(struct attn_backward_group *group, struct attn_key_range ru
     };
     if (keys.first >= keys.end)
         return;
-    fill_lanes(group, keys);
     attn_widen(&group->walk, keys.first, keys.end);
+    if (group->by_parts) {
+        attn_backward_parts_show(group, keys);
+        return;
+    }
+    fill_lanes(group, keys);
     struct filled filled;
     show_panels(group, keys, &filled);
     if (filled.end_lane == 0)

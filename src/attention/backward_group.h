@@ -6,11 +6,17 @@
 #define ATTN_ATTENTION_BACKWARD_GROUP_H
 
 #include "attention/panel.h"
-#include "kernel/backward_table.h"
+#include "kernel/part_table.h"
 
 /* Panels of a group at most.  144 lanes of queries share a block: 96 and 192 are 1-4 %
- * slower at one head size or the other. */
-enum { ATTN_BACKWARD_PANELS = 12, ATTN_BACKWARD_LANES = 144 };
+ * slower at one head size or the other.  By tiles 192 do, in panels of two vectors. */
+enum { ATTN_BACKWARD_PANELS = 12, ATTN_BACKWARD_LANES = 144, ATTN_PART_LANES = 192 };
+
+/* A full group. */
+struct attn_group_size {
+    size_t panel_lanes, panels;
+    size_t lanes; /* of all panels */
+};
 
 /* What all workers of a call share. */
 struct attn_backward {
@@ -19,10 +25,11 @@ struct attn_backward {
     attn_output bias;   /* its gradient, or where that is summed in fp32 */
     size_t bias_floats; /* of the latter; 0 for none */
     const struct attn_kernels *kernels;
-    size_t panels;            /* of a full group */
-    size_t lanes;             /* of its matrices */
-    size_t D_whole, Dv_whole; /* D and Dv rounded up to whole vectors */
-    int64_t longest_keys;     /* of any sequence */
+    const struct attn_part_kernels *parts;  /* NULL: not used */
+    struct attn_group_size plain, by_parts; /* of sequences that take parts or not */
+    size_t panels, lanes;                   /* the more of either */
+    size_t D_whole, Dv_whole;               /* D and Dv rounded up to whole vectors */
+    int64_t longest_keys;                   /* of any sequence */
 };
 
 /* Gradients of the keys of one sequence and key head, before the scale. */
@@ -31,11 +38,23 @@ struct attn_backward_sums {
     float *value; /* [Lk][Dv_whole] */
 };
 
+/* Scratch of a group by tiles; see backward_parts.h. */
+struct attn_backward_parts {
+    float *key, *value, *turned_key;        /* of a run of keys */
+    float *query, *output_gradient;         /* in the lanes: [panel] */
+    float *query_rows, *gradient_rows;      /* row by row */
+    float *weight, *gradient;               /* [tile of keys][panel] */
+    float *slope, *score[2], *by_weight[2]; /* [ATTN_BLOCK_KEYS][width] */
+    float *by_key[2];
+    struct attn_part_show shows[ATTN_BACKWARD_PANELS];
+};
+
 struct attn_backward_group {
     const struct attn_backward *backward;
     struct attn_walk walk;
     struct attn_backward_sums sums;
     bool keys_finite;    /* those of the walk's sequence and key head */
+    bool keys_fit;       /* they, and its values, fit parts */
     double sink_sum;     /* the group's part of the gradient of the sink */
     double bias_sum;     /* and of a bias that is one element for all pairs */
     double *forget_sums; /* gradients of F of the walk's head, by key: [Lk of the
@@ -50,12 +69,15 @@ struct attn_backward_group {
     struct attn_backward_panel panels[ATTN_BACKWARD_PANELS];
     struct attn_backward_block block;
     bool queries_finite;
+    bool lse_serves; /* all weights come of it alone */
+    bool by_parts;   /* as all of the group's numbers fit */
 
     /* Scratch */
     float *weight, *gradient;          /* [ATTN_BLOCK_KEYS][lanes] */
     float *query_pack, *gradient_pack; /* [lanes][whole size] */
     float *output;                     /* [Dv][width], of one panel */
     int32_t lane_begin[ATTN_BLOCK_KEYS], lane_end[ATTN_BLOCK_KEYS];
+    struct attn_backward_parts parts;
 };
 
 /* Floats of scratch of one group. */
@@ -65,8 +87,13 @@ size_t attn_backward_group_floats(const struct attn_backward *backward);
 void attn_backward_group_init(struct attn_backward_group *group,
                               const struct attn_backward *backward, float *scratch);
 
+/* A full group of the sequence. */
+struct attn_group_size attn_backward_group_size(const struct attn_backward *backward,
+                                                const struct attn_sequence *sequence);
+
 /* How many of the queries left from there on a group takes: of one row of the layout. */
-int64_t attn_backward_group_queries(const struct attn_backward *backward, int64_t query,
+int64_t attn_backward_group_queries(const struct attn_backward *backward,
+                                    const struct attn_sequence *sequence, int64_t query,
                                     int64_t queries_left);
 
 /* Takes the queries from first_query on; walk and sums stand already.  Returns the first

@@ -3,6 +3,7 @@
 #include "attention/ahead.h"
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
+#include "attention/backward_parts.h"
 #include "attention/backward_sums.h"
 #include "attention/rows.h"
 #include <sched.h>
@@ -13,26 +14,30 @@
 
 /* Turns of queries that no row of a layout parts.  All but the last ones are of one size.
  */
-static int64_t turns_of_queries(const struct attn_backward *backward, int64_t first,
+static int64_t turns_of_queries(const struct attn_backward *backward,
+                                const struct attn_sequence *sequence, int64_t first,
                                 int64_t queries)
 {
-    const int64_t size = (int64_t)backward->lanes;
+    const int64_t size = (int64_t)attn_backward_group_size(backward, sequence).lanes;
     int64_t turns = queries > 2 * size ? queries / size - 1 : 0;
     for (int64_t query = turns * size; query < queries; turns++)
-        query += attn_backward_group_queries(backward, first + query, queries - query);
+        query += attn_backward_group_queries(backward, sequence, first + query,
+                                             queries - query);
     return turns;
 }
 
 /* Turns that a head of the sequence takes: one even if it has no queries, so that its
  * unit is not forgotten. */
-static int64_t turns_of_head(const struct attn_backward *backward, int64_t Lq)
+static int64_t turns_of_head(const struct attn_backward *backward,
+                             const struct attn_sequence *sequence)
 {
+    const int64_t Lq = sequence->Lq;
     if (Lq == 0)
         return 1;
     const int64_t row = attn_queries_alike(&backward->problem, 0, Lq);
     const int64_t rows = Lq / row;
-    return rows * turns_of_queries(backward, 0, row) +
-           turns_of_queries(backward, rows * row, Lq % row);
+    return rows * turns_of_queries(backward, sequence, 0, row) +
+           turns_of_queries(backward, sequence, rows * row, Lq % row);
 }
 
 static int64_t turns_of_all(const struct attn_backward *backward)
@@ -43,7 +48,7 @@ static int64_t turns_of_all(const struct attn_backward *backward)
         const struct attn_sequence sequence =
             attn_problem_sequence(&backward->problem, s);
         alike = attn_sequences_alike(&backward->problem, s);
-        turns += alike * shape->H * turns_of_head(backward, sequence.Lq);
+        turns += alike * shape->H * turns_of_head(backward, &sequence);
     }
     return turns;
 }
@@ -158,19 +163,15 @@ static struct attn_backward_group *begin_worker(const struct work *work, size_t 
     group->sums.key = (void *)sums;
     group->sums.value =
         group->sums.key + (size_t)backward->longest_keys * backward->D_whole;
+    if (backward->parts)
+        backward->parts->open();
     return group;
 }
 
-static bool keys_are_finite(const struct attn_backward *backward,
-                            const struct attn_sequence *sequence, int64_t hk)
+static void end_worker(const struct work *work)
 {
-    const attn_input *const key = &backward->problem.tensors->key;
-    if (sequence->Lk == 0)
-        return true;
-    const void *const first = attn_input_row(key, sequence->b, hk, sequence->first_key);
-    const struct attn_matrix matrix =
-        attn_rows_of(key, first, 0, sequence->Lk, backward->problem.shape->D);
-    return backward->kernels->backward->is_finite(&matrix);
+    if (work->backward->parts)
+        work->backward->parts->close();
 }
 
 static void look_at_unit(struct attn_backward_group *group, int64_t unit)
@@ -178,8 +179,7 @@ static void look_at_unit(struct attn_backward_group *group, int64_t unit)
     const struct attn_problem *const problem = &group->backward->problem;
     const int64_t Hk = problem->shape->Hk;
     group->walk.sequence = attn_problem_sequence(problem, unit / Hk);
-    group->keys_finite =
-        keys_are_finite(group->backward, &group->walk.sequence, unit % Hk);
+    attn_backward_look_at_keys(group, unit % Hk);
 }
 
 /* What the group has of the gradients that belong to a head, not to a row. */
@@ -271,13 +271,14 @@ static void take_units(void *argument, size_t worker)
             end = attn_least(index + run, chains);
         }
         if (index >= chains)
-            return;
+            break;
         const struct attn_chain chain = attn_chain_of(work->backward, index);
         const int64_t next =
             calls && chain.count == 1 && index + 1 < end ? chain.first + 1 : -1;
         for (int64_t n = 0; n < chain.count; n++)
             take_unit(work, group, chain.first + n * chain.step, next);
     }
+    end_worker(work);
 }
 
 /* ---- Turns ------------------------------------------------------------------------- */
@@ -296,8 +297,8 @@ static void mark_ends(struct cursor *cursor, const struct attn_backward_group *g
     const attn_shape *const shape = backward->problem.shape;
     const int64_t Lq = group->walk.sequence.Lq, heads = shape->H / shape->Hk;
     const int64_t hk = cursor->unit % shape->Hk;
-    const int64_t queries = attn_backward_group_queries(backward, cursor->first_query,
-                                                        Lq - cursor->first_query);
+    const int64_t queries = attn_backward_group_queries(
+        backward, &group->walk.sequence, cursor->first_query, Lq - cursor->first_query);
     cursor->first_of_unit = cursor->h == hk * heads && cursor->first_query == 0;
     cursor->last_of_unit =
         cursor->h == (hk + 1) * heads - 1 && cursor->first_query + queries >= Lq;
@@ -327,8 +328,9 @@ static void advance(struct cursor *cursor, struct attn_backward_group *group)
         cursor->stores = true;
         return;
     }
-    cursor->first_query += attn_backward_group_queries(
-        group->backward, cursor->first_query, Lq - cursor->first_query);
+    cursor->first_query +=
+        attn_backward_group_queries(group->backward, &group->walk.sequence,
+                                    cursor->first_query, Lq - cursor->first_query);
     if (cursor->first_query >= Lq) {
         cursor->first_query = 0;
         cursor->h++;
@@ -428,7 +430,7 @@ static void take_turns(void *argument, size_t worker)
     for (;;) {
         const int64_t turn = atomic_fetch_add(&work->next, 1);
         if (turn >= work->layout->turns)
-            return;
+            break;
         while (cursor.turn < turn)
             advance(&cursor, group);
         if (cursor.stores)
@@ -436,6 +438,7 @@ static void take_turns(void *argument, size_t worker)
         else
             take_turn(work, group, &cursor);
     }
+    end_worker(work);
 }
 
 /* ---- All of it --------------------------------------------------------------------- */

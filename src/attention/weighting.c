@@ -46,7 +46,7 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
             attn_inverse_of_row(panel->reference[lane], panel->sum[lane], sink);
 }
 
-void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
+bool attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
                          const float *lse, struct attn_block *block, float *scores)
 {
     const int64_t width = (int64_t)(panel->vectors * walk->kernels->lanes);
@@ -64,4 +64,5 @@ void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_w
         panel->reference[lane] = empty ? INFINITY : lse[lane];
         inverse[lane] = empty ? 0.0f : 1.0f;
     }
+    return all_exact;
 }

@@ -6,6 +6,9 @@
 #include "kernel/backward_bias.h"
 #include "kernel/backward_product.h"
 #include "kernel/backward_table.h"
+#if defined(__AMX_BF16__)
+#    include "kernel/backward_tiles.h"
+#endif
 #include "kernel/convert.h"
 #include "kernel/dropout.h"
 #include "kernel/finite.h"
@@ -67,16 +70,6 @@ INLINE void differentiate_column(const struct attn_backward_panel *panel,
         score += width;
         weight += row;
         gradient += row;
-    }
-}
-
-/* 1 − tanh²: what a softcap does to a gradient. */
-static void cap_slopes(float *slope, const float *score, size_t floats, float softcap)
-{
-    const vf inverse = vf_set1(1.0f / softcap);
-    for (size_t n = 0; n < floats; n += VF_LANES) {
-        const vf tangent = vf_tanh(vf_load(score + n) * inverse);
-        vf_store(slope + n, vf_set1(1.0f) - tangent * tangent);
     }
 }
 
@@ -355,6 +348,9 @@ static const struct attn_backward_kernels backward_kernels = {
     .delta = backward_delta,
     .add_pairs = backward_add_pairs,
     .is_finite = is_finite,
+#if defined(__AMX_BF16__)
+    .parts = &backward_parts,
+#endif
 };
 
 #endif

@@ -111,6 +111,8 @@ struct attn_backward_kernels {
                       size_t from_stride);
 
     bool (*is_finite)(const struct attn_matrix *matrix);
+
+    const struct attn_part_kernels *parts; /* part_table.h; NULL: there are none */
 };
 
 #endif

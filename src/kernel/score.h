@@ -22,6 +22,16 @@ static void cap_scores(float *scores, size_t floats, float softcap)
         vf_store(scores + n, cap * vf_tanh(vf_load(scores + n) * inverse));
 }
 
+/* 1 − tanh²: what a softcap does to a gradient. */
+static void cap_slopes(float *slope, const float *score, size_t floats, float softcap)
+{
+    const vf inverse = vf_set1(1.0f / softcap);
+    for (size_t n = 0; n < floats; n += VF_LANES) {
+        const vf tangent = vf_tanh(vf_load(score + n) * inverse);
+        vf_store(slope + n, vf_set1(1.0f) - tangent * tangent);
+    }
+}
+
 /* Position of each lane of vector v less that of a key. */
 INLINE vf distance_to(int64_t key, const struct attn_panel *panel, size_t v)
 {

@@ -113,7 +113,8 @@ struct parts_of_step {
     size_t left_row, left_part, right_row, right_part;
 };
 
-/* Adds to tile 0 by tiles 1 to 5. */
+/* Adds to tile 0 by tiles 1 to 5, in the order of part_products.h: scores of the backward
+ * pass have the same bits. */
 INLINE void add_parts_product(const struct parts_of_step *p, void (*const beside)(void *),
                               void *beside_with)
 {
@@ -122,15 +123,15 @@ INLINE void add_parts_product(const struct parts_of_step *p, void (*const beside
     tile_load(1, p->left + 2 * p->left_part, left_row);
     tile_add_product(0, 1, 3);
     tile_load(2, p->left + p->left_part, left_row);
+    tile_add_product(0, 2, 3);
     tile_load(4, p->right + p->right_part, right_row);
     tile_add_product(0, 2, 4);
-    tile_load(1, p->left, left_row);
-    tile_load(5, p->right + 2 * p->right_part, right_row);
-    tile_add_product(0, 1, 5);
     if (beside)
         beside(beside_with);
-    tile_add_product(0, 2, 3);
+    tile_load(1, p->left, left_row);
     tile_add_product(0, 1, 4);
+    tile_load(5, p->right + 2 * p->right_part, right_row);
+    tile_add_product(0, 1, 5);
     tile_add_product(0, 1, 3);
     if (beside)
         beside(beside_with);
