@@ -78,7 +78,7 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
         wide->special = scratch ? scratch + floats : NULL;
         floats += (ATTN_BLOCK_KEYS + 1) * wide->value_stride;
         wide->weight_pairs = scratch ? scratch + floats : NULL;
-        floats += blocks * kernels->panel_vectors * kernels->lanes;
+        floats += pairs->scratch;
     }
     return floats;
 }

@@ -9,7 +9,10 @@
 #include "kernel/softmax.h"
 #include <math.h>
 
-enum { PAIR_LANES = VF_BYTES / 2 }; /* elements of 16 bits in a vector */
+enum {
+    PAIR_LANES = VF_BYTES / 2, /* elements of 16 bits in a vector */
+    PAIR_SCRATCH = (ATTN_BLOCK_KEYS / 2 + 1) * ATTN_PANEL_VECTORS * (VF_BYTES / 4)
+};
 
 /* Elements n to n + PAIR_LANES − 1 of a row, 0 beyond its last. */
 INLINE vf load_row_pairs(const struct attn_matrix *from, size_t row, size_t n)

@@ -12,7 +12,7 @@
  *     special       NULL, or rows of the values that are not finite, or too large or too
  *                   small for parts, and 0 elsewhere
  *
- *     weight_pairs  scratch, [parts · (ATTN_BLOCK_KEYS / 2 + 1)][width]
+ *     weight_pairs  scratch
  *
  *     scale         of the scores; queries of one part take it on only if that is exact
  *
@@ -28,6 +28,8 @@ struct attn_pair_kernels {
 
     /* Of a number.  1: weights are rounded, and the output is over their rounded sum. */
     size_t parts;
+
+    size_t scratch; /* floats of weight_pairs */
 
     /* Values are made ready in groups of so many keys, a power of two that divides
      * ATTN_BLOCK_KEYS, which begin at its multiples. */

@@ -201,6 +201,7 @@ static const struct attn_pair_kernels pair_kernels = {
     .decoding_too =
         "panels of queries, bf16 products, single ones in splits of keys, " ATTN_ISA_NAME,
     .parts = 1,
+    .scratch = PAIR_SCRATCH,
     .keys_together = 2,
     .load = load_query_pairs,
     .copy_keys = copy_key_pairs,

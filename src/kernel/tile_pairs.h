@@ -120,7 +120,28 @@ static void go_on_with_pairs(const struct pipe *pipe, struct pipe_column *next,
 static void attend_by_tiles(struct attn_panel *const *panels, size_t count,
                             const struct attn_block *block, float *scores)
 {
-    attend_by(panels, count, block, scores, go_on_with_pairs, 1);
+    const struct pipe pipe = {
+        .block = block,
+        .factor = factor_of_scores(block, 1),
+        .before_flush = vf_flush_begin(),
+    };
+    struct pipe_column columns[3];
+    static_assert(sizeof columns / sizeof *columns <= ATTN_PANEL_VECTORS,
+                  "scores of a panel are room for three columns");
+    for (size_t n = 0; n < 3; n++) {
+        columns[n] = (struct pipe_column){.panel = NULL,
+                                          .scores = scores + n * CHUNKS * CHUNK_FLOATS};
+        columns[n].weights = columns[n].scores;
+    }
+    struct place at = {panels, count, 0, 0};
+    for (size_t n = 0, last = SIZE_MAX; n != last; n++) {
+        struct pipe_column *const next = &columns[n % 3];
+        take_column(next, &at);
+        if (!next->panel && last == SIZE_MAX)
+            last = n + 2;
+        go_on_with_pairs(&pipe, next, &columns[(n + 2) % 3], &columns[(n + 1) % 3]);
+    }
+    vf_flush_end(pipe.before_flush);
 }
 
 static const struct attn_pair_kernels pair_kernels = {
@@ -130,6 +151,7 @@ static const struct attn_pair_kernels pair_kernels = {
     .decoding_too = "panels of queries, bf16 products of tiles, single ones in splits of "
                     "keys, " ATTN_ISA_NAME,
     .parts = 1,
+    .scratch = PAIR_SCRATCH,
     .keys_together = TILE_STEP,
     .open = tiles_open,
     .close = tiles_close,

@@ -79,39 +79,19 @@ static vf shift_of(const struct pipe *pipe, const struct pipe_column *c, vf larg
     return vf_select(reference == -INFINITY, vf_set1(0.0f), reference);
 }
 
-INLINE void attend_by(struct attn_panel *const *panels, size_t count,
-                      const struct attn_block *block, float *scores,
-                      void (*const go)(const struct pipe *, struct pipe_column *,
-                                       struct pipe_column *, struct pipe_column *),
-                      const size_t parts)
+/* The columns of panels that are still to be taken. */
+struct place {
+    struct attn_panel *const *panels;
+    size_t count, panel, v;
+};
+
+/* The next one, or none. */
+static void take_column(struct pipe_column *c, struct place *at)
 {
-    const struct pipe pipe = {
-        .block = block,
-        .factor = factor_of_scores(block, parts),
-        .before_flush = vf_flush_begin(),
-    };
-    struct pipe_column columns[3];
-    static_assert(sizeof columns / sizeof *columns <= ATTN_PANEL_VECTORS,
-                  "scores and weights of a panel are room for three columns");
-    for (size_t n = 0; n < 3; n++) {
-        const size_t first = n * CHUNKS * CHUNK_FLOATS;
-        columns[n] = (struct pipe_column){.panel = NULL, .scores = scores + first};
-        columns[n].weights =
-            parts == 1 ? columns[n].scores : block->weight_pairs + parts * first / 2;
-    }
-    size_t panel = 0, v = 0;
-    for (size_t n = 0, last = SIZE_MAX; n != last; n++) {
-        struct pipe_column *const next = &columns[n % 3];
-        next->panel = panel < count ? panels[panel] : NULL;
-        if (next->panel)
-            next->lane = v++ * VF_LANES;
-        if (next->panel && v == next->panel->vectors)
-            panel++, v = 0;
-        else if (!next->panel && last == SIZE_MAX)
-            last = n + 2;
-        go(&pipe, next, &columns[(n + 2) % 3], &columns[(n + 1) % 3]);
-    }
-    vf_flush_end(pipe.before_flush);
+    c->panel = at->panel < at->count ? at->panels[at->panel] : NULL;
+    c->lane = at->v * VF_LANES;
+    if (c->panel && ++at->v == c->panel->vectors)
+        at->panel++, at->v = 0;
 }
 
 #endif

@@ -115,8 +115,7 @@ struct parts_of_step {
 
 /* Adds to tile 0 by tiles 1 to 5, in the order of part_products.h: scores of the backward
  * pass have the same bits. */
-INLINE void add_parts_product(const struct parts_of_step *p, void (*const beside)(void *),
-                              void *beside_with)
+INLINE void add_parts_product(const struct parts_of_step *p)
 {
     const size_t left_row = p->left_row, right_row = p->right_row;
     tile_load(3, p->right, right_row);
@@ -126,48 +125,35 @@ INLINE void add_parts_product(const struct parts_of_step *p, void (*const beside
     tile_add_product(0, 2, 3);
     tile_load(4, p->right + p->right_part, right_row);
     tile_add_product(0, 2, 4);
-    if (beside)
-        beside(beside_with);
     tile_load(1, p->left, left_row);
     tile_add_product(0, 1, 4);
     tile_load(5, p->right + 2 * p->right_part, right_row);
     tile_add_product(0, 1, 5);
     tile_add_product(0, 1, 3);
-    if (beside)
-        beside(beside_with);
 }
 
-/* Sets tile 0 to the sum over all steps. */
-INLINE void sum_parts_products(const struct tile_product *p, const float *left,
-                               void (*const beside)(void *), void *beside_with)
+INLINE struct parts_of_step first_step(const struct tile_product *p, size_t tile)
 {
-    const size_t bytes = sizeof *left;
-    struct parts_of_step step = {
-        .left = (const char *)left,
+    const size_t bytes = sizeof *p->left;
+    return (struct parts_of_step){
+        .left = (const char *)(p->left + tile * p->next_left),
         .right = (const char *)p->right,
         .left_row = p->left_row * bytes,
         .left_part = p->left_part * bytes,
         .right_row = p->right_row * bytes,
         .right_part = p->right_part * bytes,
     };
-    tile_clear(0);
-    for (size_t n = 0; n < p->steps; n++) {
-        add_parts_product(&step, beside, beside_with);
-        step.left += p->left_step * bytes;
-        step.right += p->right_step * bytes;
-    }
 }
 
-/* Sums in out, or added to it: what many short sums come to is more exact than one chain.
- */
-INLINE void put_sums(float *out, size_t out_row, const bool adds)
+INLINE void go_to_next(struct parts_of_step *step, const struct tile_product *p)
 {
-    if (!adds) {
-        tile_store(0, out, out_row * sizeof *out);
-        return;
-    }
-    float sums[TILE_FLOATS] __attribute__((aligned(TILE_BYTES)));
-    tile_store(0, sums, (size_t)TILE_BYTES);
+    step->left += p->left_step * sizeof *p->left;
+    step->right += p->right_step * sizeof *p->right;
+}
+
+/* Adds them to out: what many short sums come to is more exact than one chain. */
+INLINE void add_sums(const float *sums, float *out, size_t out_row)
+{
 #pragma GCC unroll 16
     for (size_t row = 0; row < TILE_EDGE; row++)
         add_in_place(out + row * out_row, vf_load(sums + row * VF_LANES));
@@ -175,9 +161,19 @@ INLINE void put_sums(float *out, size_t out_row, const bool adds)
 
 INLINE void multiply_parts(const struct tile_product *p, const bool adds)
 {
+    float sums[TILE_FLOATS] __attribute__((aligned(TILE_BYTES)));
     for (size_t tile = 0; tile < p->tiles; tile++) {
-        sum_parts_products(p, p->left + tile * p->next_left, NULL, NULL);
-        put_sums(p->out + tile * p->next_out, p->out_row, adds);
+        float *const out = p->out + tile * p->next_out;
+        struct parts_of_step step = first_step(p, tile);
+        tile_clear(0);
+        for (size_t n = 0; n < p->steps; n++, go_to_next(&step, p))
+            add_parts_product(&step);
+        if (adds) {
+            tile_store(0, sums, (size_t)TILE_BYTES);
+            add_sums(sums, out, p->out_row);
+        } else {
+            tile_store(0, out, p->out_row * sizeof *out);
+        }
     }
 }
 
