@@ -172,7 +172,8 @@ INLINE void differentiate_show(struct part_queue *queue,
     struct part_lanes lanes[2];
     for (size_t v = 0; v < vectors; v++)
         lanes[v] = load_lanes_of(show->panel, v);
-    queue->shares = (show->end_step - show->first_step) * ATTN_TILE_EDGE * ROWS_SHARES;
+    begin_queue(queue,
+                (show->end_step - show->first_step) * ATTN_TILE_EDGE * ROWS_SHARES);
     for (size_t step = show->first_step; step < show->end_step; step++)
         for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
             differentiate_rows(queue, show, lanes, step, i, vectors, plain);
@@ -208,8 +209,9 @@ static void backward_by_tiles(const struct attn_part_keys *keys,
                               struct attn_part_show *next, struct attn_part_show *now,
                               struct attn_part_show *before)
 {
-    struct part_queue queue = {.count = 0};
+    struct part_queue queue;
     const unsigned flush = vf_flush_begin();
+    queue.count = queue.pieces = 0;
     if (before)
         queue_query(&queue, keys, before);
     if (next)
@@ -220,6 +222,8 @@ static void backward_by_tiles(const struct attn_part_keys *keys,
         differentiate_show(&queue, now, 2, false);
     else if (now)
         differentiate_show(&queue, now, 1, false);
+    else
+        begin_queue(&queue, 0);
     take_rest(&queue);
     vf_flush_end(flush);
     if (next)
