@@ -1,4 +1,5 @@
-/* The pipeline for numbers of one part. */
+/* The pipeline for numbers of one part: a share of the products goes with every 16 keys.
+ */
 #ifndef ATTN_KERNEL_TILE_PAIRS_H
 #define ATTN_KERNEL_TILE_PAIRS_H
 

@@ -65,8 +65,9 @@ INLINE void weigh_next(struct weighing *w)
     }
 }
 
-INLINE void weigh_share(struct weighing *w)
+INLINE void weigh_share(void *weighing)
 {
+    struct weighing *const w = weighing;
     w->due += w->share;
     while (w->pair < w->due >> 8)
         weigh_next(w);
@@ -74,40 +75,6 @@ INLINE void weigh_share(struct weighing *w)
 
 /* ---- Products -------------------------------------------------------------------------
  */
-
-/* Adds to tiles 0 and 1, of the right operand and of another at some distance, by tiles 2
- * to 7; either in the order of add_parts_product. */
-INLINE void add_two_products(const struct parts_of_step *p, ptrdiff_t distance,
-                             struct weighing *w)
-{
-    const size_t left_row = p->left_row, right_row = p->right_row;
-    const char *const a = p->right, *const b = a + distance;
-    tile_load(3, a, right_row);
-    tile_load(4, b, right_row);
-    tile_load(2, p->left + 2 * p->left_part, left_row);
-    tile_add_product(0, 2, 3);
-    tile_add_product(1, 2, 4);
-    tile_load(2, p->left + p->left_part, left_row);
-    tile_add_product(0, 2, 3);
-    weigh_share(w);
-    tile_add_product(1, 2, 4);
-    tile_load(5, a + p->right_part, right_row);
-    tile_load(6, b + p->right_part, right_row);
-    tile_add_product(0, 2, 5);
-    tile_add_product(1, 2, 6);
-    weigh_share(w);
-    tile_load(2, p->left, left_row);
-    tile_add_product(0, 2, 5);
-    tile_add_product(1, 2, 6);
-    tile_load(7, a + 2 * p->right_part, right_row);
-    tile_add_product(0, 2, 7);
-    weigh_share(w);
-    tile_load(7, b + 2 * p->right_part, right_row);
-    tile_add_product(1, 2, 7);
-    tile_add_product(0, 2, 3);
-    tile_add_product(1, 2, 4);
-    weigh_share(w);
-}
 
 /* Of the only column. */
 INLINE void add_one_product(const struct parts_of_step *p, struct weighing *w)
@@ -128,7 +95,7 @@ INLINE void multiply_tile(const struct tile_product *p, size_t tile, ptrdiff_t d
         tile_clear(1);
     for (size_t n = 0; n < p->steps; n++, go_to_next(&step, p))
         if (both)
-            add_two_products(&step, distance, w);
+            add_two_parts_products(&step, distance, weigh_share, w);
         else
             add_one_product(&step, w);
 }

@@ -1,8 +1,8 @@
 /* Whole blocks that panels see all of, with plain scores: all of a block's work on a few
  * panels at once, one vector of lanes (a column) after the other.  While one column's
  * scores become weights, tiles multiply the scores of the next and the output of the one
- * before, a share of each to every 16 keys, so that products, which other units of the
- * processor do, take no time of their own.
+ * before, so that products, which other units of the processor do, take no time of their
+ * own.  What numbers of one part (tile_pairs.h) and of three (tile_parts.h) share of it.
  *
  * Every number is found as by the separate kernels, to the bit. */
 #ifndef ATTN_KERNEL_TILE_PIPELINE_H

@@ -6,13 +6,8 @@
 
 #include "kernel/bf16x3.h"
 #include "kernel/pair_rows.h"
-#include "kernel/simd_tiles.h"
+#include "kernel/tile_products.h"
 #include "kernel/transpose.h"
-
-enum {
-    TILE_STEP = 32, /* elements or keys of one product of tiles */
-    TILE_FLOATS = TILE_EDGE * TILE_BYTES / 4 /* room of one */
-};
 
 /* ---- Values of one part --------------------------------------------------------------
  */
