@@ -107,20 +107,29 @@ INLINE vf most_of_all(const struct noted *noted)
     return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
 }
 
+INLINE void note_score(struct noted *noted, const size_t chain, float *at, float factor,
+                       const size_t parts)
+{
+    const vf score = vf_load(at) * factor;
+    if (factor != 1.0f)
+        vf_store(at, score);
+    noted->most[chain] = vf_max(noted->most[chain], score);
+    if (parts > 1)
+        noted->zero = vf_fma(score, vf_set1(0.0f), noted->zero);
+}
+
 /* Scales the scores of a vector of lanes, [key][width], and notes. */
 INLINE void note_scores(struct noted *noted, float *scores, size_t width, size_t keys,
                         float factor, const size_t parts)
 {
-    for (size_t key = 0; key < keys; key += MOST_CHAINS)
-        for (size_t i = 0; i < MOST_CHAINS && key + i < keys; i++) {
-            const vf score = vf_load(scores) * factor;
-            if (factor != 1.0f)
-                vf_store(scores, score);
-            noted->most[i] = vf_max(noted->most[i], score);
-            if (parts > 1)
-                noted->zero = vf_fma(score, vf_set1(0.0f), noted->zero);
-            scores += width;
-        }
+    size_t key = 0;
+#pragma GCC unroll 4
+    for (; key + MOST_CHAINS <= keys; key += MOST_CHAINS)
+#pragma GCC unroll 4
+        for (size_t i = 0; i < MOST_CHAINS; i++)
+            note_score(noted, i, scores + (key + i) * width, factor, parts);
+    for (; key < keys; key++)
+        note_score(noted, 0, scores + key * width, factor, parts);
 }
 
 /* At most so many rows and elements of a matrix from there on. */
