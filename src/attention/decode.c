@@ -92,8 +92,7 @@ static void load_queries(struct attn_decoder *decoder)
         memset(panel->query_pairs, 0, numbers * sizeof *panel->query_pairs);
     for (size_t h = 0; h < (size_t)decoder->count; h++)
         load_query(decoder, h);
-    if (attn_decode_stores_bytes(decoder->forward))
-        decoder->forward->kernels->decode->round_query(panel);
+    decoder->forward->kernels->decode->ready_query(panel);
 }
 
 /* The group's heads: first ≤ h < first + count, all of key head hk. */
@@ -285,8 +284,7 @@ static void attend_run(struct attn_decoder *decoder, int64_t first, int64_t end,
         attn_decode_next_split(problem, sequence, &last);
     size_t piece = 0;
     attn_decode_find_piece(&decoder->pieces[piece], decoder, split.first, last.end);
-    if (attn_decode_stores_bytes(decoder->forward))
-        attn_decode_call_bytes(decoder, &decoder->pieces[piece]);
+    attn_decode_call_first(decoder, &decoder->pieces[piece]);
     load_queries(decoder);
     for (int64_t n = first; n < end; n++) {
         piece = attend_split(decoder, split, last.end, piece, first_slot + n);
@@ -302,6 +300,7 @@ void attn_decode_work(const struct attn_forward *forward, void *memory,
     const int64_t run = forward->splits.run, units = (splits + run - 1) / run;
     const int64_t group = nth / units, first = nth % units * run;
     const int64_t first_slot = before.slots + group * splits;
+    const struct attn_decode_kernels *const kernels = forward->kernels->decode;
     struct attn_decoder *const decoder = attn_decode_place(forward, memory);
     decoder->sequence = *sequence;
     decoder->seen = attn_visible_keys(forward->problem, sequence, 0);
@@ -312,7 +311,11 @@ void attn_decode_work(const struct attn_forward *forward, void *memory,
                                    sequence->first_key;
     }
     take_heads(decoder, group);
+    if (kernels->open)
+        kernels->open(&decoder->panel);
     attend_run(decoder, first, attn_least(first + run, splits), first_slot);
+    if (kernels->close)
+        kernels->close();
     if (atomic_fetch_sub(&forward->splits.left[before.groups + group], 1) == 1)
         attn_partial_finish(decoder, first_slot, splits);
 }

@@ -57,13 +57,6 @@ static bool is_of_bytes(const struct attn_problem *problem)
     return problem->cached && problem->cached->cache->options.type == ATTN_CACHE_I8;
 }
 
-static int64_t block_keys(const struct attn_problem *problem)
-{
-    if (is_of_bytes(problem))
-        return ATTN_DECODE_BYTE_KEYS;
-    return problem->shape->D > 64 ? ATTN_DECODE_KEYS / 2 : ATTN_DECODE_KEYS;
-}
-
 /* The split begins with a key that is seen, and ends where a block of the kernels does:
  * no block belongs to two. */
 static int64_t end_of_split(const struct attn_problem *problem,
@@ -74,7 +67,7 @@ static int64_t end_of_split(const struct attn_problem *problem,
     int64_t left = ATTN_SPLIT_KEYS, end = first;
     while (left > 0 && attn_next_seen(problem, sequence, head, 0, seen_end, &run)) {
         const int64_t stop = run.first + left;
-        const int64_t cut = stop - stop % block_keys(problem);
+        const int64_t cut = stop - stop % ATTN_DECODE_BYTE_KEYS;
         if (stop < run.end)
             return cut > run.first ? cut : end;
         left -= run.end - run.first;
@@ -159,9 +152,28 @@ bool attn_decode_stores_bytes(const struct attn_forward *forward)
     return is_of_bytes(forward->problem);
 }
 
+static bool stores_bf16(const struct attn_problem *problem)
+{
+    const attn_tensors *const tensors = problem->tensors;
+    const struct attn_cached *const cached = problem->cached;
+    return cached ? cached->cache->options.type == ATTN_CACHE_BF16
+                  : tensors->key.type == ATTN_BF16 && tensors->value.type == ATTN_BF16;
+}
+
+bool attn_decode_parts(const struct attn_forward *forward)
+{
+    const attn_shape *const shape = forward->problem->shape;
+    return forward->kernels->decode->takes_parts && stores_bf16(forward->problem) &&
+           !forward->problem->options->additive && shape->D % ATTN_PART_ELEMENTS == 0 &&
+           shape->D <= ATTN_PARTED_SIZE && shape->Dv % ATTN_PART_ELEMENTS == 0;
+}
+
 int64_t attn_decode_keys(const struct attn_forward *forward)
 {
-    return block_keys(forward->problem);
+    const struct attn_problem *const problem = forward->problem;
+    if (is_of_bytes(problem) || attn_decode_parts(forward))
+        return ATTN_DECODE_BYTE_KEYS;
+    return problem->shape->D > 64 ? ATTN_DECODE_KEYS / 2 : ATTN_DECODE_KEYS;
 }
 
 /* Of scores, and of what is added to them, of one block. */
@@ -174,12 +186,8 @@ bool attn_decode_pairs(const struct attn_forward *forward)
 {
     const struct attn_problem *const problem = forward->problem;
     const attn_tensors *const tensors = problem->tensors;
-    const struct attn_cached *const cached = problem->cached;
     const int64_t pairs = 2 * (int64_t)forward->kernels->lanes;
-    const bool stored =
-        cached ? cached->cache->options.type == ATTN_CACHE_BF16
-               : tensors->key.type == ATTN_BF16 && tensors->value.type == ATTN_BF16;
-    return stored && forward->kernels->decode->pairs_path &&
+    return stores_bf16(problem) && forward->kernels->decode->pairs_path &&
            !problem->options->additive && tensors->query.type == ATTN_BF16 &&
            tensors->output.type == ATTN_BF16 && problem->shape->D % pairs == 0 &&
            problem->shape->Dv % pairs == 0;
@@ -222,12 +230,13 @@ void attn_decode_layout(struct attn_forward *forward, size_t threads)
     const size_t whole = attn_decode_stores_bytes(forward) ? D
                          : attn_decode_pairs(forward)      ? D / 2
                                                            : 0;
+    const size_t parts = attn_decode_parts(forward) ? attn_part_floats(heads, D) : 0;
     const size_t per_top = sizeof(float) + sizeof(int32_t);
     splits->head_bytes = attn_partial_bytes(forward, Dv);
     splits->worker_bytes =
         attn_round_up(sizeof(struct attn_decoder)) +
         attn_decode_additive_bytes(problem, heads) +
-        attn_round_up((heads * (D + whole + Dv) + lanes * classes + 2 * block +
+        attn_round_up((heads * (D + whole + Dv) + parts + lanes * classes + 2 * block +
                        attn_decode_gate_floats(problem, heads)) *
                           sizeof(float) +
                       lanes * top * per_top);
@@ -276,11 +285,17 @@ struct attn_decoder *attn_decode_place(const struct attn_forward *forward, void 
     panel->query =
         (float *)(additive + attn_decode_additive_bytes(forward->problem, panel->heads));
     float *next = panel->query + panel->heads * row;
+    panel->whole = NULL;
     if (bytes) {
         /* D / 2 of a head, and less than as much again for the beginnings. */
         panel->whole = (int32_t *)next;
         panel->whole_begin = panel->whole + panel->heads * row / 2;
         next += panel->heads * row;
+    }
+    panel->query_parts = NULL;
+    if (attn_decode_parts(forward)) {
+        panel->query_parts = (uint16_t *)next;
+        next += attn_part_floats(panel->heads, row);
     }
     panel->query_pairs = NULL;
     if (attn_decode_pairs(forward)) {

@@ -67,6 +67,9 @@ int64_t attn_decode_keys(const struct attn_forward *forward);
  * set has it. */
 bool attn_decode_pairs(const struct attn_forward *forward);
 
+/* Whether bfloat16 is multiplied with queries and weights in parts of it. */
+bool attn_decode_parts(const struct attn_forward *forward);
+
 /* Floats of a row, filled up to pairs of vectors. */
 size_t attn_decode_row(const struct attn_forward *forward, int64_t floats);
 

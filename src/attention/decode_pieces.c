@@ -121,13 +121,11 @@ void attn_decode_call_lines(const void *from, size_t bytes)
         __builtin_prefetch((const char *)from + n, 0, 2);
 }
 
-void attn_decode_call_bytes(const struct attn_decoder *decoder,
-                            const struct attn_decode_piece *piece)
+static void call_bytes(const struct attn_decoder *decoder,
+                       const struct attn_decode_piece *piece)
 {
     const size_t keys = (size_t)(piece->end - piece->first), row = piece->rows.row;
     const size_t D = decoder->panel.D, Dv = decoder->panel.Dv;
-    if (keys == 0)
-        return;
     attn_decode_call_lines((const char *)piece->rows.key + attn_byte_of_key(D, row, 0),
                            keys * D);
     attn_decode_call_lines(piece->rows.key_scale, keys * sizeof *piece->rows.key_scale);
@@ -135,4 +133,28 @@ void attn_decode_call_bytes(const struct attn_decoder *decoder,
                            keys * sizeof *piece->rows.value_scale);
     attn_decode_call_lines(
         (const char *)piece->rows.value + attn_byte_of_value(Dv, row, 0), keys * Dv);
+}
+
+static void call_halves(const struct attn_decoder *decoder,
+                        const struct attn_decode_piece *piece)
+{
+    struct attn_decode_block block;
+    describe_rows(&block, decoder->forward->problem);
+    for (int64_t n = 0; n < piece->end - piece->first; n++) {
+        attn_decode_call_lines((const char *)piece->rows.key + n * block.key_stride,
+                               2 * decoder->panel.D);
+        attn_decode_call_lines((const char *)piece->rows.value + n * block.value_stride,
+                               2 * decoder->panel.Dv);
+    }
+}
+
+void attn_decode_call_first(const struct attn_decoder *decoder,
+                            const struct attn_decode_piece *piece)
+{
+    if (piece->first == piece->end)
+        return;
+    if (attn_decode_stores_bytes(decoder->forward))
+        call_bytes(decoder, piece);
+    else if (attn_decode_parts(decoder->forward))
+        call_halves(decoder, piece);
 }

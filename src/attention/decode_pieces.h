@@ -19,9 +19,9 @@ void attn_decode_point(struct attn_decode_block *block,
 /* Calls bytes into the second-level cache. */
 void attn_decode_call_lines(const void *from, size_t bytes);
 
-/* Calls a piece of 8 bits into the second-level cache: the first of a run, which no piece
- * before it could call. */
-void attn_decode_call_bytes(const struct attn_decoder *decoder,
+/* Calls a piece of 8 bits, or of bfloat16 that is read as much at a time, into the
+ * second-level cache: the first of a run, which no piece before it could call. */
+void attn_decode_call_first(const struct attn_decoder *decoder,
                             const struct attn_decode_piece *piece);
 
 #endif

@@ -68,6 +68,96 @@ INLINE void fetch_stretch(struct stretch_ahead *a, size_t lines)
     }
 }
 
+/* Rows of the next block, four lines at a time: those that follow each other, where the
+ * block goes on where this one ends.  Elsewhere those of four streams side by side: what
+ * the processor foresees begins anew in each page of memory, and four of them at once
+ * keep memory busier. */
+enum { STREAMS = 4 };
+
+struct fours_ahead {
+    const char *line;     /* the first of four */
+    ptrdiff_t apart;      /* bytes from one of them to the next */
+    ptrdiff_t step, wrap; /* to the next four, and beside that from a row's last ones */
+    size_t row_steps, left_in_row, left;
+};
+
+INLINE struct fours_ahead call_rows(const char *rows, ptrdiff_t stride, size_t count,
+                                    size_t bytes, bool follows)
+{
+    const size_t row_lines = (bytes + 63) / 64;
+    const bool joined = stride == (ptrdiff_t)bytes;
+    const size_t lines = joined ? (count * bytes + 63) / 64 : count;
+    const size_t quarter = (lines + STREAMS - 1) / STREAMS;
+    if (joined)
+        return (struct fours_ahead){
+            .line = rows,
+            .apart = follows ? 64 : 64 * (ptrdiff_t)quarter,
+            .step = follows ? 64 * STREAMS : 64,
+            .row_steps = SIZE_MAX,
+            .left_in_row = SIZE_MAX,
+            .left = quarter,
+        };
+    return (struct fours_ahead){
+        .line = rows,
+        .apart = (ptrdiff_t)quarter * stride,
+        .step = 64,
+        .wrap = stride - 64 * (ptrdiff_t)row_lines,
+        .row_steps = row_lines,
+        .left_in_row = row_lines,
+        .left = quarter * row_lines,
+    };
+}
+
+INLINE void fetch_fours(struct fours_ahead *a, size_t times)
+{
+    for (; times > 0 && a->left > 0; times--) {
+#pragma GCC unroll 4
+        for (size_t i = 0; i < STREAMS; i++)
+            fetch_line(a->line + (ptrdiff_t)i * a->apart);
+        a->left--;
+        a->line += a->step;
+        if (--a->left_in_row == 0) {
+            a->left_in_row = a->row_steps;
+            a->line += a->wrap;
+        }
+    }
+}
+
+INLINE void skip_fours(struct fours_ahead *a, size_t times)
+{
+    const size_t steps = times < a->left ? times : a->left;
+    a->left -= steps;
+    a->line += a->step * (ptrdiff_t)steps + a->wrap * (ptrdiff_t)(steps / a->row_steps);
+    a->left_in_row = a->row_steps - steps % a->row_steps;
+}
+
+/* Keys and values of the next block. */
+struct block_ahead {
+    struct fours_ahead keys, values;
+    size_t at_once; /* fours of lines of either */
+};
+
+/* Fetched at so many places. */
+INLINE struct block_ahead block_ahead_of(struct fours_ahead keys,
+                                         struct fours_ahead values, size_t places)
+{
+    const size_t most = keys.left > values.left ? keys.left : values.left;
+    return (struct block_ahead){keys, values, (most + places - 1) / places};
+}
+
+INLINE void fetch_ahead(struct block_ahead *a)
+{
+    fetch_fours(&a->keys, a->at_once);
+    fetch_fours(&a->values, a->at_once);
+}
+
+/* As if it had been fetched at so many places. */
+INLINE void skip_ahead(struct block_ahead *a, size_t places)
+{
+    skip_fours(&a->keys, places * a->at_once);
+    skip_fours(&a->values, places * a->at_once);
+}
+
 /* ---- Heads ---------------------------------------------------------------------------
  */
 

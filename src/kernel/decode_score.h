@@ -264,16 +264,11 @@ static void decode_additive(float *scores, const struct attn_decode_panel *panel
         additive_block(scores, panel, block, ATTN_F32);
 }
 
-static void decode_score(float *scores, const struct attn_decode_panel *panel,
+/* Keys as they are stored, without tiles. */
+static void score_stored(float *scores, const struct attn_decode_panel *panel,
                          const struct attn_decode_block *block)
 {
-    if (panel->additive)
-        decode_additive(scores, panel, block);
-#if VF_FAST_PAIRS
-    else if (panel->query_pairs)
-        score_block(scores, panel, block, STORED_PAIRS);
-#endif
-    else if (block->key_type == ATTN_STORED_F16)
+    if (block->key_type == ATTN_STORED_F16)
         score_block(scores, panel, block, ATTN_STORED_F16);
     else if (block->key_type == ATTN_STORED_BF16)
         score_block(scores, panel, block, ATTN_STORED_BF16);
@@ -281,6 +276,12 @@ static void decode_score(float *scores, const struct attn_decode_panel *panel,
         score_bytes(scores, panel, block);
     else
         score_block(scores, panel, block, ATTN_STORED_F32);
+}
+
+/* What is added to products, and −∞ beyond the last key. */
+static void decode_bend(float *scores, const struct attn_decode_panel *panel,
+                        const struct attn_decode_block *block)
+{
     const size_t floats = floats_of(panel, block);
     if (block->softcap > 0.0f)
         cap_scores(scores, floats, block->softcap);

@@ -13,6 +13,15 @@
  * since what is widened gives the same bits.  Of 8 bits, 64 take longer. */
 enum { ATTN_DECODE_KEYS = 64, ATTN_DECODE_BYTE_KEYS = 128 };
 
+/* Queries in parts have a multiple of so many elements, values too, and no more. */
+enum { ATTN_PART_ELEMENTS = 32, ATTN_PARTED_SIZE = 512 };
+
+/* Floats that they take. */
+static inline size_t attn_part_floats(size_t heads, size_t D)
+{
+    return (heads + 3) / 4 * 8 * D;
+}
+
 /* How keys and values are stored: a type of the header, or 8 bits with a scale a row. */
 enum attn_stored {
     ATTN_STORED_F32 = ATTN_F32,
@@ -84,11 +93,19 @@ struct attn_decode_panel {
     uint16_t *query_pairs; /* [D / pair][heads][pair]; NULL: not so */
     float scale;           /* of scores, then */
 
+    /* Beside keys and values of bfloat16, queries in three parts, where products of tiles
+     * take them; NULL: not so. */
+    uint16_t *query_parts; /* [heads / 4][D / 32][16 pairs][16 columns][2] */
+
     /* For 8 bits: query = whole number · query_scale, as near as 16 bits come.  Two
      * int32_t hold four whole numbers, as vi_dot_bytes wants them. */
-    int32_t *whole;       /* [D / 4][heads][2] */
+    int32_t *whole;       /* [D / 4][heads][2]; NULL: other types */
     int32_t *whole_begin; /* [chunks of D][heads]: −128 · the sum of the chunk */
     float query_scale[ATTN_PANEL_LANES]; /* [heads] */
+
+    /* Products of tiles of a key: how many, and the rows of their right operand; 0: they
+     * are not used.  Set by open. */
+    size_t tile_steps, tile_rows;
 
     /* The running state of each lane; vectors is 1, and D, Dv, query and output are not
      * used.  The lanes of one head share their reference. */
@@ -102,7 +119,8 @@ struct attn_decode_panel {
 /* A run of keys that the query sees all of, but for what `added` hides. */
 struct attn_decode_block {
     int64_t first_key; /* its index in the sequence */
-    size_t keys;       /* 1 to ATTN_DECODE_KEYS, of 8 bits to ATTN_DECODE_BYTE_KEYS */
+    size_t keys;       /* 1 to ATTN_DECODE_KEYS; of 8 bits, and with queries in parts, to
+                        * ATTN_DECODE_BYTE_KEYS */
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
     enum attn_stored key_type, value_type;
@@ -135,6 +153,10 @@ struct attn_byte_rows {
 };
 
 struct attn_decode_kernels {
+    /* Around all that is done with a panel, whose sizes stand already; NULL: nothing. */
+    void (*open)(struct attn_decode_panel *panel);
+    void (*close)(void);
+
     /* A query of additive scores, whose vector, scale and plain stand already. */
     void (*load_additive)(struct attn_additive *additive, size_t D);
 
@@ -162,8 +184,11 @@ struct attn_decode_kernels {
      * none. */
     const char *bytes_path, *pairs_path;
 
-    /* Fills whole, whole_begin and query_scale. */
-    void (*round_query)(struct attn_decode_panel *panel);
+    /* Whether query_parts are wanted. */
+    bool takes_parts;
+
+    /* Fills whole, whole_begin and query_scale, or query_parts, where there are any. */
+    void (*ready_query)(struct attn_decode_panel *panel);
 
     /* Rows of 8 bits: their numbers · scale are the row, to half of the scale, which is
      * its largest magnitude over 127, rounded up; NaN for a row that holds NaN or ∞. */

@@ -108,6 +108,28 @@ INLINE void interleave_all(vf x[LANES], const size_t count)
     }
 }
 
+#if VF_BYTES == 64
+/* The opposite of interleave_all. */
+INLINE void separate_all(vi x[LANES], const size_t count)
+{
+    vi old[LANES];
+#    pragma GCC unroll 4
+    for (size_t step = 1; step < count; step *= 2) {
+#    pragma GCC unroll 16
+        for (size_t i = 0; i < count; i++)
+            old[i] = x[i];
+#    pragma GCC unroll 8
+        for (size_t i = 0; i < count / 2; i++) {
+            const vi a = old[2 * i], b = old[2 * i + 1];
+            x[i] = __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20,
+                                           22, 24, 26, 28, 30);
+            x[i + count / 2] = __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15,
+                                                       17, 19, 21, 23, 25, 27, 29, 31);
+        }
+    }
+}
+#endif
+
 /* Lane n of every 128 bits is what those of x[n] add up to. */
 INLINE vf sums_of_four(const vf x[4])
 {

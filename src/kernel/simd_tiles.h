@@ -13,19 +13,28 @@
 
 enum { TILES = 8, TILE_EDGE = 16, TILE_BYTES = 64 };
 
+/* What ldtilecfg reads. */
+struct tile_shapes {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+};
+
 /* Before a thread's first tile.  Takes 180 cycles. */
+INLINE void tiles_shape(const struct tile_shapes *shapes)
+{
+    __asm__ volatile("ldtilecfg %0" : : "m"(*shapes));
+}
+
+/* All tiles whole. */
 static void tiles_open(void)
 {
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } shape = {.palette = 1};
+    struct tile_shapes shapes = {.palette = 1};
     for (size_t n = 0; n < TILES; n++) {
-        shape.row_bytes[n] = TILE_BYTES;
-        shape.rows[n] = TILE_EDGE;
+        shapes.row_bytes[n] = TILE_BYTES;
+        shapes.rows[n] = TILE_EDGE;
     }
-    __asm__ volatile("ldtilecfg %0" : : "m"(shape));
+    tiles_shape(&shapes);
 }
 
 /* After its last: or every change of threads saves them. */
@@ -39,16 +48,21 @@ static void tiles_close(void)
 #define tile_load(tile, from, row_bytes)                                                 \
     __asm__ volatile("tileloadd (%0,%1), %%tmm" #tile                                    \
                      :                                                                   \
-                     : "r"(from), "r"(row_bytes)                                         \
+                     : "r"(from), "r"((size_t)(row_bytes))                               \
                      : "memory")
 
 #define tile_store(tile, to, row_bytes)                                                  \
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1)"                                \
                      :                                                                   \
-                     : "r"(to), "r"(row_bytes)                                           \
+                     : "r"(to), "r"((size_t)(row_bytes))                                 \
                      : "memory")
 
 #define tile_add_product(sum, left, right)                                               \
     __asm__ volatile("tdpbf16ps %%tmm" #right ", %%tmm" #left ", %%tmm" #sum : :)
+
+/* Of signed bytes on the left and unsigned ones on the right, four to a lane, in whole
+ * numbers. */
+#define tile_add_bytes(sum, left, right)                                                 \
+    __asm__ volatile("tdpbsud %%tmm" #right ", %%tmm" #left ", %%tmm" #sum : :)
 
 #endif
