@@ -93,8 +93,8 @@ INLINE struct part_lanes load_lanes_of(const struct attn_backward_panel *panel, 
     };
 }
 
-/* From there on a weight counts as 1, if outputs were rounded: its score cannot move it,
- * and it would get the rounding error for a gradient, and gets 0. */
+/* From there on a weight counts as 1 if outputs were rounded: its score cannot move it,
+ * and it would get the rounding error for a gradient; it gets 0. */
 #define WEIGHT_OF_ONE (1.0f - 0x1p-16f)
 
 /* A pair's weight, after dropout, and the gradient of its score. */
@@ -125,7 +125,7 @@ INLINE void differentiate_pair(const struct attn_part_show *show,
         *weight *= kept;
     }
     const vf one = vf_set1(block->rounded ? WEIGHT_OF_ONE : INFINITY);
-    vf g = vf_keep((w != 0.0f) & (w < one), w * (by_weight - lanes->delta));
+    vf g = vf_keep((w != 0.0f) & ~(w >= one), w * (by_weight - lanes->delta));
     if (show->keeps_gradient)
         vf_store(show->by_weight + at, g);
     if (block->forward.softcap > 0.0f)

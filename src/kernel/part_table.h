@@ -78,14 +78,15 @@ struct attn_part_kernels {
      * products of parts would be less exact than those of fp32. */
     bool (*fits)(const struct attn_matrix *matrix);
 
-    /* fp32 rows as the left operand, as its turned one (elements become rows, rows steps,
-     * row_steps in all), and as the right one, rows being steps and elements columns. */
+    /* Rows of fp32 as the left operand; turned, so that elements are its rows and rows
+     * its steps; and as the right operand, rows being steps and elements columns. */
     void (*split_left)(float *to, const struct attn_matrix *from);
     void (*split_turned)(float *to, const struct attn_matrix *from);
     void (*split_right)(float *to, const struct attn_matrix *from);
 
-    /* Scores and products with values of `next`, weights and gradients of `now`, query
-     * gradients of `before`, which is one show's way; each may be NULL. */
+    /* Scores of `next`, and its products of values with output gradients; weights of
+     * `now`, and gradients of its scores; query gradients of `before`: a show is each of
+     * them in turn.  Any may be NULL. */
     void (*step)(const struct attn_part_keys *keys, struct attn_part_show *next,
                  struct attn_part_show *now, struct attn_part_show *before);
 
