@@ -126,6 +126,8 @@ INLINE void fetch_fours(struct fours_ahead *a, size_t times)
 INLINE void skip_fours(struct fours_ahead *a, size_t times)
 {
     const size_t steps = times < a->left ? times : a->left;
+    if (steps == 0)
+        return;
     a->left -= steps;
     a->line += a->step * (ptrdiff_t)steps + a->wrap * (ptrdiff_t)(steps / a->row_steps);
     a->left_in_row = a->row_steps - steps % a->row_steps;
