@@ -198,6 +198,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         .calls_ahead = attn_forward_calls_ahead(problem),
         .sweep = attn_statistics_sweep(wanted),
     };
+    forward->sweep.narrowed = options->keep.data || options->bias.data;
     forward->sweep.dropout = options->dropout > 0.0;
     forward->sweep.dropout_threshold = attn_dropout_threshold(options->dropout);
     forward->sweep.dropout_factor = (float)attn_dropout_factor(options->dropout);
