@@ -147,7 +147,8 @@ INLINE struct attn_matrix part_of(const struct attn_matrix *m, size_t row, size_
 }
 
 /* Scores [key][row] of a vector of lanes again, from the numbers as they are, where they
- * are not finite: a chain of multiply-adds each. */
+ * are not finite: a chain of multiply-adds each.  The smallest query times an infinite
+ * key is no NaN, so nothing is flushed. */
 static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
                                                   const struct attn_panel *panel,
                                                   const struct attn_block *block,
@@ -155,6 +156,7 @@ static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
 {
     float queries[TILE_FLOATS], sums[ATTN_BLOCK_KEYS * VF_BYTES / 4];
     const struct attn_matrix *const rows = &panel->rows;
+    const unsigned flushing = vf_flush_pause();
     memset(sums, 0, sizeof sums);
     for (size_t n = 0; n < panel->D; n += VF_LANES) {
         const size_t size = panel->D - n < VF_LANES ? panel->D - n : VF_LANES;
@@ -173,6 +175,7 @@ static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
         const vf score = vf_load(at), zero = score * 0.0f;
         vf_store(at, vf_select(zero == 0.0f, score, vf_load(sums + key * VF_LANES)));
     }
+    vf_flush_end(flushing);
 }
 
 /* Scales the scores that a vector's lanes see, and mends them; notes. */

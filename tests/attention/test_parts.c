@@ -180,6 +180,30 @@ static void extreme_numbers_do_what_they_do_to_multiply_adds(void **state)
     attn_context_destroy(tiles), attn_context_destroy(lanes);
 }
 
+/* A product of theirs is ∞, which makes the row NaN, or −∞, which hides the key: as of
+ * any numbers but 0. */
+static void the_smallest_queries_are_not_0_to_an_infinite_key(void **state)
+{
+    (void)state;
+    enum { D = 40, LENGTH = 600, KEY = 77 };
+    const attn_shape shape = {1, 1, 1, LENGTH, LENGTH, D, D};
+    attn_context *const tiles = context_of("amx", 1);
+    for (int causal = 0; causal < 2; causal++) {
+        struct dense c = dense_create(shape, false);
+        c.options.causal = causal;
+        for (int n = 0; n < LENGTH * D; n++)
+            c.query[n] *= 1e-40f;
+        for (int row = 0; row < LENGTH; row++)
+            c.query[row * D + 3] = row % 2 ? 1e-40f : -1e-40f;
+        c.key[KEY * D + 3] = INFINITY;
+        dense_forward(tiles, &c);
+        for (int row = KEY; row < LENGTH; row++)
+            assert_int_equal(kind_of(c.output[row * D]), row % 2 ? 3 : 0);
+        dense_destroy(&c);
+    }
+    attn_context_destroy(tiles);
+}
+
 /* A key of tiny elements by a query of huge ones. */
 static void huge_by_tiny_is_as_exact_as_anything(void **state)
 {
@@ -207,6 +231,7 @@ int main(void)
         cmocka_unit_test(errors_are_no_larger_than_those_of_multiply_adds),
         cmocka_unit_test(side_by_side_changes_no_bit),
         cmocka_unit_test(extreme_numbers_do_what_they_do_to_multiply_adds),
+        cmocka_unit_test(the_smallest_queries_are_not_0_to_an_infinite_key),
         cmocka_unit_test(huge_by_tiny_is_as_exact_as_anything),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
