@@ -2,6 +2,7 @@
 run."""
 
 import json
+import math
 from pathlib import Path
 
 import charts
@@ -116,7 +117,9 @@ def asked(results, reasons):
         "alone, for as long as the longest of a group of cases and between their turns, or nothing but "
         "reading the same keys and values. A *time* is over that of a simpler case, where less is better; a *speed* is the "
         "inverse. `must` and `goal` are what was asked of the project; `holds` says which of them "
-        "the figure meets.", "",
+        "the figure meets." + (" With AMX fp32 is multiplied by tiles in parts of bfloat16 "
+        "([kernels.md](kernels.md)), which may pass the rate of multiply-adds."
+        if bench["isa"] == "amx" else ""), "",
         f"Limits of this run, {bench['isa']}: {limits}.", "",
         f"**{sum(holds(r, 'must') for r in musts)} of {len(musts)} musts hold, "
         f"{sum(holds(r, 'goal') for r in goals)} of {len(goals)} goals are reached.**", "",
@@ -296,6 +299,8 @@ def peak_chart(results):
                 if t["threads"] == threads)
     rows = [r for r in results["parts"]["forward"] if r["threads"] == threads and r["D"] == 64]
     lengths = sorted({r["L"] for r in rows})
+    best = max(r["operations"] / r["ours"] / 1e9 / peak for r in rows)
+    ticks = [(i / 5, f"{20 * i} %") for i in range(max(5, math.ceil(5 * best)) + 1)]
     drawn, seen = [], []
     for causal in (False, True):
         series = []
@@ -311,8 +316,7 @@ def peak_chart(results):
                 seen.append(name)
         drawn.append(charts.Panel(
             "causal" if causal else "every key visible", series, "linear",
-            [(i / 5, f"{20 * i} %") for i in range(6)],
-            [(L, thousands(L)) for L in lengths], "length L"))
+            ticks, [(L, thousands(L)) for L in lengths], "length L"))
     names = [(n, COLOURS[n]) for n in ("libattn", *PEERS) if n in seen]
     return charts.panels(
         "Forward, fp32, D = 64, one thread: useful work as a part of the machine's peak",
