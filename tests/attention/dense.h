@@ -26,6 +26,10 @@ void dense_backward(attn_context *context, const struct dense *dense);
 float *floats(int64_t count); /* −2 to 2 */
 float *copied(const float *x, int64_t count);
 
+/* A context of that instruction set and so many threads; skips the test where the machine
+ * has not got it. */
+attn_context *context_of(const char *isa, size_t threads);
+
 /* A thread for each index, the worst that a pool can do to the order; *pool, a size_t, or
  * NULL, becomes how many there were. */
 void thread_each(void *pool, size_t count, void (*run)(void *argument, size_t index),

@@ -13,23 +13,6 @@
 
 #include <cmocka.h>
 
-static attn_context *context_of(const char *isa, size_t threads)
-{
-    attn_context *context = NULL;
-    const attn_context_options options = {
-        .isa = isa,
-        .threads = threads,
-        .parallel_for = threads > 1 ? thread_each : NULL,
-    };
-    const attn_status status = attn_context_create(&context, &options);
-    if (status == ATTN_EUNSUPPORTED) {
-        print_message("%s: not on this machine\n", isa);
-        skip();
-    }
-    assert_int_equal(status, ATTN_OK);
-    return context;
-}
-
 enum { GRADIENTS = 3 };
 static const char *const names[GRADIENTS] = {"query", "key", "value"};
 
