@@ -17,8 +17,7 @@ static size_t whole_lines(size_t floats)
     return (floats + 15) / 16 * 16;
 }
 
-/* Takes whole cache lines off the scratch, or only counts them while that is NULL. */
-static float *take(float **scratch, size_t *floats, size_t count)
+float *attn_take_floats(float **scratch, size_t *floats, size_t count)
 {
     float *const taken = *scratch;
     *floats += whole_lines(count);
@@ -40,34 +39,37 @@ static size_t lay_out(struct attn_backward_group *group,
         struct attn_backward_panel *const panel = &group->panels[p];
         panel->forward.D = D;
         panel->forward.Dv = Dv;
-        panel->forward.query = take(&scratch, &floats, query);
-        panel->output_gradient = take(&scratch, &floats, Dv * width);
+        panel->forward.query = attn_take_floats(&scratch, &floats, query);
+        panel->output_gradient = attn_take_floats(&scratch, &floats, Dv * width);
         if (backward->gradients->query.data)
-            panel->query_gradient = take(&scratch, &floats, D * width);
+            panel->query_gradient = attn_take_floats(&scratch, &floats, D * width);
     }
-    group->weight = take(&scratch, &floats, matrix);
-    group->gradient = take(&scratch, &floats, matrix);
-    group->block.score = take(&scratch, &floats, ATTN_BLOCK_KEYS * width);
-    group->block.slope = take(&scratch, &floats, ATTN_BLOCK_KEYS * width);
-    group->query_pack = take(&scratch, &floats, backward->lanes * backward->D_whole);
-    group->gradient_pack = take(&scratch, &floats, backward->lanes * backward->Dv_whole);
-    group->output = take(&scratch, &floats, Dv * width);
+    group->weight = attn_take_floats(&scratch, &floats, matrix);
+    group->gradient = attn_take_floats(&scratch, &floats, matrix);
+    group->block.score = attn_take_floats(&scratch, &floats, ATTN_BLOCK_KEYS * width);
+    group->block.slope = attn_take_floats(&scratch, &floats, ATTN_BLOCK_KEYS * width);
+    group->query_pack =
+        attn_take_floats(&scratch, &floats, backward->lanes * backward->D_whole);
+    group->gradient_pack =
+        attn_take_floats(&scratch, &floats, backward->lanes * backward->Dv_whole);
+    group->output = attn_take_floats(&scratch, &floats, Dv * width);
     if (backward->gradients->additive)
-        group->vector_sums = take(&scratch, &floats, D * backward->kernels->lanes);
+        group->vector_sums =
+            attn_take_floats(&scratch, &floats, D * backward->kernels->lanes);
     const size_t added = attn_added_floats(&backward->problem, backward->kernels);
-    float *const added_scratch = take(&scratch, &floats, added);
+    float *const added_scratch = attn_take_floats(&scratch, &floats, added);
     group->walk.added = added > 0 ? added_scratch : NULL;
     const size_t forget = attn_forget_floats(&backward->problem);
-    float *const forget_scratch = take(&scratch, &floats, forget);
+    float *const forget_scratch = attn_take_floats(&scratch, &floats, forget);
     if (forget_scratch)
         attn_forget_init(&group->walk, forget_scratch);
     const size_t parts = attn_backward_parts_floats(backward);
-    float *const part_scratch = take(&scratch, &floats, parts);
+    float *const part_scratch = attn_take_floats(&scratch, &floats, parts);
     if (part_scratch && parts > 0)
         attn_backward_parts_init(group, part_scratch);
     const size_t wide =
         attn_wide_floats(&backward->problem, backward->kernels, false, true);
-    float *const wide_scratch = take(&scratch, &floats, wide);
+    float *const wide_scratch = attn_take_floats(&scratch, &floats, wide);
     if (wide_scratch)
         attn_wide_init(&group->walk, wide_scratch, true);
     return floats;

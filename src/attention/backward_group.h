@@ -83,6 +83,9 @@ struct attn_backward_group {
 /* Floats of scratch of one group. */
 size_t attn_backward_group_floats(const struct attn_backward *backward);
 
+/* Takes whole cache lines off the scratch, or only counts them while that is NULL. */
+float *attn_take_floats(float **scratch, size_t *floats, size_t count);
+
 /* Lays out the group over scratch of that many floats, aligned to 64 bytes. */
 void attn_backward_group_init(struct attn_backward_group *group,
                               const struct attn_backward *backward, float *scratch);

@@ -42,36 +42,30 @@ static size_t part_floats(size_t rows, size_t columns)
     return attn_tile_steps(rows) * attn_tile_steps(columns) * 2 * ATTN_PART_FLOATS;
 }
 
-static float *take(float **scratch, size_t *floats, size_t count)
-{
-    float *const taken = *scratch;
-    *floats += count;
-    if (*scratch)
-        *scratch += count;
-    return taken;
-}
-
 static size_t lay_out(struct attn_backward_parts *parts,
                       const struct attn_backward *backward, float *scratch)
 {
     const size_t D = backward->D_whole, Dv = backward->Dv_whole, lanes = backward->lanes;
     const size_t pairs = ATTN_BLOCK_KEYS * ATTN_TILE_STEP;
     size_t floats = 0;
-    parts->key = take(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, D));
-    parts->value = take(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, Dv));
-    parts->turned_key = take(&scratch, &floats, part_floats(D, ATTN_BLOCK_KEYS));
-    parts->query = take(&scratch, &floats, part_floats(D, lanes));
-    parts->output_gradient = take(&scratch, &floats, part_floats(Dv, lanes));
-    parts->query_rows = take(&scratch, &floats, part_floats(lanes, D));
-    parts->gradient_rows = take(&scratch, &floats, part_floats(lanes, Dv));
-    parts->weight = take(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, lanes));
-    parts->gradient = take(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, lanes));
-    parts->slope = take(&scratch, &floats, pairs);
+    parts->key = attn_take_floats(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, D));
+    parts->value = attn_take_floats(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, Dv));
+    parts->turned_key =
+        attn_take_floats(&scratch, &floats, part_floats(D, ATTN_BLOCK_KEYS));
+    parts->query = attn_take_floats(&scratch, &floats, part_floats(D, lanes));
+    parts->output_gradient = attn_take_floats(&scratch, &floats, part_floats(Dv, lanes));
+    parts->query_rows = attn_take_floats(&scratch, &floats, part_floats(lanes, D));
+    parts->gradient_rows = attn_take_floats(&scratch, &floats, part_floats(lanes, Dv));
+    parts->weight =
+        attn_take_floats(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, lanes));
+    parts->gradient =
+        attn_take_floats(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, lanes));
+    parts->slope = attn_take_floats(&scratch, &floats, pairs);
     for (size_t n = 0; n < 2; n++) {
-        parts->score[n] = take(&scratch, &floats, pairs);
-        parts->by_weight[n] = take(&scratch, &floats, pairs);
-        parts->by_key[n] =
-            take(&scratch, &floats, part_floats(ATTN_BLOCK_KEYS, ATTN_TILE_STEP));
+        parts->score[n] = attn_take_floats(&scratch, &floats, pairs);
+        parts->by_weight[n] = attn_take_floats(&scratch, &floats, pairs);
+        parts->by_key[n] = attn_take_floats(&scratch, &floats,
+                                            part_floats(ATTN_BLOCK_KEYS, ATTN_TILE_STEP));
     }
     return floats;
 }
