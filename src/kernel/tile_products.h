@@ -4,12 +4,13 @@
 #define ATTN_KERNEL_TILE_PRODUCTS_H
 
 #include "kernel/bf16x3.h"
+#include "kernel/part_table.h"
 #include "kernel/simd_tiles.h"
 #include "kernel/softmax.h"
 
 enum {
-    TILE_STEP = 32, /* elements or keys of one product of tiles */
-    TILE_FLOATS = TILE_EDGE * TILE_BYTES / 4 /* room of one */
+    TILE_STEP = ATTN_TILE_STEP,    /* elements or keys of one product of tiles */
+    TILE_FLOATS = ATTN_TILE_FLOATS /* room of one */
 };
 
 /* ---- Of one part ----------------------------------------------------------------------
