@@ -8,11 +8,14 @@
 
 /* Whether that pays in the forward pass: what it reads and writes does not stay near. Its
  * sequences should also be short, of a block of keys. */
-bool attn_forward_calls_ahead(const struct attn_problem *problem);
+bool attn_forward_calls_ahead(const struct attn_problem *problem,
+                              const struct attn_kernels *kernels);
 
-/* Calls what the head after the walk's reads and writes: of its four tensors those that
- * are due in that step of so many. */
-void attn_forward_call_ahead(const struct attn_walk *walk, size_t step, size_t steps);
+/* Lists what the head after the walk's reads and writes. */
+void attn_forward_list_ahead(struct attn_calls *calls, const struct attn_walk *walk);
+
+/* Calls one part of so many of what is left. */
+void attn_call_part(struct attn_calls *calls, size_t parts);
 
 /* The same of the backward pass: sequences are short, and many. */
 bool attn_backward_calls_ahead(const struct attn_backward *backward);

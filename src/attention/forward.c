@@ -76,6 +76,7 @@ static void begin_panel(struct attn_group *group, const struct attn_forward *for
         begin_statistics(panel, &forward->sweep, width);
         attn_places_clear(&group->places[group->count]);
     }
+    group->stored[group->count] = false;
     group->empty[group->count++] = true;
 }
 
@@ -116,23 +117,26 @@ void attn_score_block(const struct attn_walk *walk, float *scores,
         walk->kernels->score(scores, panel, block);
 }
 
-static void call_ahead(const struct attn_group *group, size_t step)
+/* Kernels that multiply fp32 call lines themselves; for others this is one of so many
+ * steps of a group. */
+static void call_ahead(struct attn_group *group, size_t step)
 {
-    if (group->calls_ahead && group->walk.sequence.Lk <= ATTN_BLOCK_KEYS)
-        attn_forward_call_ahead(&group->walk, step, 2 * group->count);
+    if (group->walk.calls && group->walk.pairs)
+        attn_call_part(group->walk.calls, 2 * group->count - step);
 }
 
 /* Shows the panel a run of the keys of a block, less those that none of its queries sees.
- */
-static void attend(struct attn_group *group, size_t p, const struct attn_forward *forward,
-                   const struct attn_sweep *sweep, struct attn_key_range keys,
-                   struct attn_key_range run)
+ * Returns the weights that their values are wanted with, or NULL. */
+static const float *weigh(struct attn_group *group, size_t p,
+                          const struct attn_forward *forward,
+                          const struct attn_sweep *sweep, struct attn_key_range keys,
+                          struct attn_key_range run)
 {
     const struct attn_kernels *const kernels = forward->kernels;
     const struct attn_pair_kernels *const pairs = group->walk.pairs;
     struct attn_panel *const panel = &group->panels[p];
     if (!attn_block_show(&group->block, panel, &group->walk, run.first, run.end))
-        return;
+        return NULL;
     group->block.careful = !pairs && panel->Dv > 0 && hides_keys(&group->block) &&
                            !values_are_finite(group, keys.first, keys.end);
     group->block.opens = group->empty[p];
@@ -151,13 +155,15 @@ static void attend(struct attn_group *group, size_t p, const struct attn_forward
     if (kept)
         attn_kept_note(kept, panel, &group->block);
     if (panel->Dv == 0)
-        return;
-    call_ahead(group, 2 * p + 1);
-    const float *const weights = sweep->dropped ? sweep->dropped : scores;
-    if (pairs)
-        pairs->value(panel, weights, &group->block);
-    else
-        kernels->value(panel, weights, &group->block);
+        return NULL;
+    return sweep->dropped ? sweep->dropped : scores;
+}
+
+/* Without a sink. */
+static void finish_lse(float *lse, const struct attn_panel *panel)
+{
+    for (int64_t i = 0; i < panel->queries; i++)
+        lse[i] = (float)((double)panel->reference[i] + (double)logf(panel->sum[i]));
 }
 
 static void finish_lse_and_statistics(const struct attn_group *group, size_t p,
@@ -190,8 +196,9 @@ static void invert_sums(float *inverse, const struct attn_panel *panel, const fl
         inverse[i] = 0.0f;
 }
 
+/* Stores the rows of a panel, from its output, or from the weights of its only block. */
 static void finish_panel(struct attn_group *group, size_t p,
-                         const struct attn_forward *forward)
+                         const struct attn_forward *forward, const float *weights)
 {
     struct attn_panel *const panel = &group->panels[p];
     const attn_tensors *const tensors = forward->problem->tensors;
@@ -199,23 +206,59 @@ static void finish_panel(struct attn_group *group, size_t p,
     const struct attn_head *const head = &group->walk.head;
     const size_t width = panel->vectors * forward->kernels->lanes;
     float inverse[ATTN_PANEL_LANES];
+    group->stored[p] = true;
     invert_sums(inverse, panel, panel->sum, width, (double)head->sink);
-    if (tensors->lse || forward->statistics)
+    if (tensors->lse && !forward->statistics && head->sink == -INFINITY)
+        finish_lse(tensors->lse + head->row + panel->first_query, panel);
+    else if (tensors->lse || forward->statistics)
         finish_lse_and_statistics(group, p, forward);
     if (group->kept_memory)
         attn_kept_finish(&group->kept[p], panel, inverse, &group->walk, &group->block,
                          group->scores);
     if (panel->Dv == 0)
         return;
+    const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
+                                               panel->queries, (int64_t)panel->Dv);
+    if (weights) {
+        forward->kernels->store_weighted(&to, weights, width, &group->block, inverse);
+        return;
+    }
     if (group->empty[p])
         clear(panel->output, panel->Dv * width);
     /* Dropped weights are rounded after they are summed. */
     const struct attn_pair_kernels *const pairs = group->walk.pairs;
     if (pairs && pairs->parts == 1 && !forward->sweep.dropout)
         invert_sums(inverse, panel, panel->rounded_sum, width, (double)head->sink);
-    const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
-                                               panel->queries, (int64_t)panel->Dv);
     forward->kernels->store(&to, panel->output, width, inverse);
+}
+
+/* Whether the panel that was just shown the group's block sees no other, and its weights
+ * give rows at once. */
+static bool is_only_block(const struct attn_group *group,
+                          const struct attn_forward *forward)
+{
+    const struct attn_walk *const walk = &group->walk;
+    const attn_output *const output = &forward->problem->tensors->output;
+    return walk->sequence.Lk <= ATTN_BLOCK_KEYS && !attn_has_runs(forward->problem) &&
+           !walk->pairs && !group->block.careful && !group->kept_memory &&
+           group->block.value_element_stride == 1 && output->stride[3] == 1 &&
+           output->type == ATTN_F32 &&
+           forward->problem->shape->Dv >= (int64_t)forward->kernels->lanes;
+}
+
+/* Shows the panel the values of the group's block. */
+static void add_values(struct attn_group *group, size_t p,
+                       const struct attn_forward *forward, const float *weights)
+{
+    struct attn_panel *const panel = &group->panels[p];
+    const struct attn_pair_kernels *const pairs = group->walk.pairs;
+    call_ahead(group, 2 * p + 1);
+    if (is_only_block(group, forward))
+        finish_panel(group, p, forward, weights);
+    else if (pairs)
+        pairs->value(panel, weights, &group->block);
+    else
+        forward->kernels->value(panel, weights, &group->block);
 }
 
 static void count_visible_keys(const struct attn_walk *walk, int64_t first, int64_t end)
@@ -283,8 +326,11 @@ static void attend_block(struct attn_group *group, const struct attn_forward *fo
     for (size_t p = 0; p < group->count; p++) {
         struct attn_key_range run = {keys.first, keys.first};
         while (!done[p] &&
-               attn_panel_run(&group->panels[p], &group->walk, keys.end, &run))
-            attend(group, p, forward, sweep, keys, run);
+               attn_panel_run(&group->panels[p], &group->walk, keys.end, &run)) {
+            const float *const weights = weigh(group, p, forward, sweep, keys, run);
+            if (weights)
+                add_values(group, p, forward, weights);
+        }
     }
 }
 
@@ -306,6 +352,11 @@ static void attend_group(struct attn_group *group, const struct attn_forward *fo
     if (pairs && pairs->open)
         pairs->open();
 
+    group->walk.calls = NULL;
+    if (group->calls_ahead && group->walk.sequence.Lk <= ATTN_BLOCK_KEYS) {
+        group->walk.calls = &group->calls;
+        attn_forward_list_ahead(&group->calls, &group->walk);
+    }
     group->count = 0;
     for (int64_t next = first_query; next < end_query;) {
         const int64_t queries = attn_panel_next(&group->walk, next, end_query - next);
@@ -328,7 +379,8 @@ static void attend_group(struct attn_group *group, const struct attn_forward *fo
     }
 
     for (size_t p = 0; p < group->count; p++)
-        finish_panel(group, p, forward);
+        if (!group->stored[p])
+            finish_panel(group, p, forward, NULL);
     if (pairs && pairs->close)
         pairs->close();
 }

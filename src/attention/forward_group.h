@@ -22,8 +22,10 @@ struct attn_group {
     struct attn_block block;
     struct attn_walk walk;
     size_t count;
-    bool empty[ATTN_GROUP_PANELS]; /* shown no block yet */
-    bool calls_ahead;              /* the next unit is this worker's too */
+    bool empty[ATTN_GROUP_PANELS];  /* shown no block yet */
+    bool stored[ATTN_GROUP_PANELS]; /* its rows are in the output */
+    bool calls_ahead;               /* the next unit is this worker's too */
+    struct attn_calls calls;        /* and this is what it needs */
     float *scores;
     float *wide_memory; /* of walk.wide */
     struct attn_known_values known;

@@ -195,7 +195,7 @@ attn_status attn_forward_layout(struct attn_forward *forward, attn_context *cont
         .kernels = context->kernels,
         .pairs = attn_pairs_for(problem, context->kernels),
         .statistics = attn_statistics_any(wanted),
-        .calls_ahead = attn_forward_calls_ahead(problem),
+        .calls_ahead = attn_forward_calls_ahead(problem, context->kernels),
         .sweep = attn_statistics_sweep(wanted),
     };
     forward->sweep.narrowed = options->keep.data || options->bias.data;

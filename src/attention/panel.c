@@ -73,9 +73,8 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
     panel->position = first_query + walk->sequence.offset;
-    const struct attn_matrix rows =
+    panel->rows =
         attn_rows_of(query, walk->head.query, first_query, queries, (int64_t)panel->D);
-    panel->rows = rows;
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
     const size_t width = panel->vectors * walk->kernels->lanes;
@@ -85,11 +84,11 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
     panel->takes_logarithm = linear;
     panel->additive.single = walk->sequence.Lq == 1;
     if (walk->head.additive)
-        walk->kernels->load_additive(panel, &rows);
+        walk->kernels->load_additive(panel, &panel->rows);
     else if (walk->pairs)
-        walk->pairs->load(panel->query, width, &rows, scale);
+        walk->pairs->load(panel->query, width, &panel->rows, scale);
     else
-        walk->kernels->load(panel->query, width, &rows, scale);
+        walk->kernels->load(panel->query, width, &panel->rows, scale);
     if (linear)
         walk->kernels->linear->features(panel->query, panel->D, width, width,
                                         walk->problem->options->feature);
@@ -304,6 +303,7 @@ bool attn_block_show(struct attn_block *block, const struct attn_panel *panel,
     attn_block_point(block, walk);
     block->softcap = walk->problem->options->softcap;
     block->alibi_slope = walk->head.alibi_slope;
+    block->calls = walk->calls;
     attn_forget_show(block, walk);
 
     block->full_begin = (size_t)attn_clamp(of_last.first - first, 0, keys);

@@ -43,9 +43,10 @@ struct attn_walk {
     const struct attn_pair_kernels *pairs; /* NULL: not used */
     struct attn_wide wide;
     struct attn_forgotten forgotten;
-    float *added;          /* scratch of attn_added_floats, or NULL where that is 0 */
-    int64_t *visible_keys; /* NULL, or [Lq of the tensors] from query 0 of the head on:
-                            * keys that blocks showed are added */
+    struct attn_calls *calls; /* NULL, or of blocks */
+    float *added;             /* scratch of attn_added_floats, or NULL where that is 0 */
+    int64_t *visible_keys;    /* NULL, or [Lq of the tensors] from query 0 of the head on:
+                               * keys that blocks showed are added */
 };
 
 /* Takes head h of the walk's sequence. */

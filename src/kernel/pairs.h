@@ -47,32 +47,32 @@ static bool pair_values(float *to, float *special, const struct attn_matrix *fro
 
 OWN_FUNCTION pairs_set_1(const struct product *p)
 {
-    product_rows(p, SUM_SET, MASK_PAIRS, 1);
+    product_rows(p, SUM_SET, MASK_PAIRS, 1, false);
 }
 
 OWN_FUNCTION pairs_set_2(const struct product *p)
 {
-    product_rows(p, SUM_SET, MASK_PAIRS, 2);
+    product_rows(p, SUM_SET, MASK_PAIRS, 2, false);
 }
 
 OWN_FUNCTION pairs_set_3(const struct product *p)
 {
-    product_rows(p, SUM_SET, MASK_PAIRS, 3);
+    product_rows(p, SUM_SET, MASK_PAIRS, 3, false);
 }
 
 OWN_FUNCTION pairs_add_1(const struct product *p)
 {
-    product_rows(p, SUM_GO_ON, MASK_PAIRS, 1);
+    product_rows(p, SUM_GO_ON, MASK_PAIRS, 1, false);
 }
 
 OWN_FUNCTION pairs_add_2(const struct product *p)
 {
-    product_rows(p, SUM_GO_ON, MASK_PAIRS, 2);
+    product_rows(p, SUM_GO_ON, MASK_PAIRS, 2, false);
 }
 
 OWN_FUNCTION pairs_add_3(const struct product *p)
 {
-    product_rows(p, SUM_GO_ON, MASK_PAIRS, 3);
+    product_rows(p, SUM_GO_ON, MASK_PAIRS, 3, false);
 }
 
 /* As product_set and product_add. */

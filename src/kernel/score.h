@@ -210,6 +210,7 @@ static void multiply_scores(float *scores, const struct attn_panel *panel,
         .width = panel->vectors * VF_LANES,
         .end = panel->D,
         .largest = largest,
+        .calls = block->keep || block->bias.x ? NULL : block->calls,
     };
     multiply_keys(scores, &p, panel, block, product_set);
 }
