@@ -1,4 +1,5 @@
 /* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
+#include "attention/backward_at_once.h"
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
 #include "attention/backward_parts.h"
@@ -153,10 +154,10 @@ static void load_panel(struct attn_backward_group *group, const void *output_gra
     backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
     backward->kernels->backward->load(group->output, width, &output, 1.0f);
     backward->kernels->backward->delta(panel, group->output);
-    if (panel->query_gradient)
+    if (panel->query_gradient && !group->at_once)
         memset(panel->query_gradient, 0, panel->forward.D * width * sizeof(float));
     load_lanes(group, panel);
-    group->count++;
+    group->stored[group->count++] = false;
 }
 
 /* The queries of the group and their output's gradients, row by row; its panels are
@@ -295,10 +296,10 @@ static void clear_columns(const struct attn_backward_group *group,
 
 /* Fills the panel's columns of the group's matrices, whose row 0 is key keys.first, in
  * the rows it returns: those of keys that it sees anything of. */
-static struct attn_key_range show_panel(struct attn_backward_group *group,
-                                        struct attn_backward_panel *panel,
+static struct attn_key_range show_panel(struct attn_backward_group *group, size_t p,
                                         struct attn_key_range keys)
 {
+    struct attn_backward_panel *const panel = &group->panels[p];
     const struct attn_backward_kernels *const kernels =
         group->backward->kernels->backward;
     struct attn_backward_block *const block = &group->block;
@@ -314,7 +315,10 @@ static struct attn_key_range show_panel(struct attn_backward_group *group,
         attn_backward_add_to_bias(group, panel, block);
     if (group->forget_sums)
         attn_backward_add_to_forget(group, panel, block);
-    kernels->query(panel, block);
+    if (group->at_once)
+        attn_backward_store_query(group, p);
+    else
+        kernels->query(panel, block);
     return (struct attn_key_range){first, first + (int64_t)block->forward.keys};
 }
 
@@ -332,7 +336,7 @@ static void show_panels(struct attn_backward_group *group, struct attn_key_range
     filled->end_lane = 0;
     for (size_t p = 0; p < group->count; p++) {
         const struct attn_backward_panel *const panel = &group->panels[p];
-        const struct attn_key_range rows = show_panel(group, &group->panels[p], keys);
+        const struct attn_key_range rows = show_panel(group, p, keys);
         filled->rows[p] = rows;
         if (rows.first == rows.end)
             continue;
@@ -403,11 +407,12 @@ static void gather_additive(const struct attn_backward_group *group,
 }
 
 /* Keys, whose first has that row in the group's matrices. */
-static void gather_keys(const struct attn_backward_group *group,
-                        struct attn_key_range keys, int64_t row)
+static void gather_keys(struct attn_backward_group *group, struct attn_key_range keys,
+                        int64_t row)
 {
     const struct attn_backward *const backward = group->backward;
     const size_t skipped = (size_t)row * group->block.row;
+    const float scale = backward->problem.options->scale;
     struct attn_gather gather = {
         .out = group->sums.value + keys.first * (int64_t)backward->Dv_whole,
         .out_stride = (ptrdiff_t)backward->Dv_whole,
@@ -420,7 +425,12 @@ static void gather_keys(const struct attn_backward_group *group,
         .lane_begin = group->lane_begin + row,
         .lane_end = group->lane_end + row,
         .careful = !group->queries_finite,
+        .sets = group->at_once,
+        .scale = 1.0f,
+        .calls = group->walk.calls,
     };
+    if (group->at_once)
+        attn_backward_aim(group, &gather, &backward->gradients->value, keys);
     if (backward->gradients->value.data)
         backward->kernels->backward->gather(&gather);
     if (group->walk.head.additive) {
@@ -432,6 +442,9 @@ static void gather_keys(const struct attn_backward_group *group,
     gather.left = group->gradient + skipped;
     gather.right = group->query_pack;
     gather.size = backward->D_whole;
+    gather.scale = scale;
+    if (group->at_once)
+        attn_backward_aim(group, &gather, &backward->gradients->key, keys);
     if (backward->gradients->key.data)
         backward->kernels->backward->gather(&gather);
 }
@@ -482,6 +495,10 @@ void attn_backward_group_store(const struct attn_backward_group *group)
     const struct attn_backward *const backward = group->backward;
     const attn_output *const to = &backward->gradients->query;
     const struct attn_sequence *const sequence = &group->walk.sequence;
+    if (group->at_once) {
+        attn_backward_clear_unseeing(group);
+        return;
+    }
     if (!to->data)
         return;
     void *const head = attn_output_row(to, sequence->b, group->walk.head.h, 0);

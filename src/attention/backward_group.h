@@ -69,8 +69,11 @@ struct attn_backward_group {
     struct attn_backward_panel panels[ATTN_BACKWARD_PANELS];
     struct attn_backward_block block;
     bool queries_finite;
-    bool lse_serves; /* all weights come of it alone */
-    bool by_parts;   /* as all of the group's numbers fit */
+    bool lse_serves;                   /* all weights come of it alone */
+    bool by_parts;                     /* as all of the group's numbers fit */
+    bool at_once;                      /* see backward_at_once.h; then: */
+    bool stored[ATTN_BACKWARD_PANELS]; /* the gradients of these queries */
+    struct attn_key_range gathered;    /* those of these keys */
 
     /* Scratch */
     float *weight, *gradient;          /* [ATTN_BLOCK_KEYS][lanes] */

@@ -1,6 +1,7 @@
 /* Hands out the units and the turns of the backward pass; see backward_units.h. */
 #include "attention/backward_units.h"
 #include "attention/ahead.h"
+#include "attention/backward_at_once.h"
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
 #include "attention/backward_parts.h"
@@ -229,7 +230,10 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     const int64_t hk = unit % Hk;
     look_at_unit(group, unit);
     const struct attn_key_range all = {0, group->walk.sequence.Lk};
-    attn_backward_clear_sums(group, all.first, all.end);
+    group->at_once = attn_backward_goes_at_once(group);
+    group->gathered = (struct attn_key_range){0, 0};
+    if (!group->at_once)
+        attn_backward_clear_sums(group, all.first, all.end);
     call_ahead(work, next, ATTN_UNIT_KEYS);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
         take_head(work, group, h);
@@ -247,7 +251,10 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
             add_of_head(work, group);
         }
     }
-    attn_backward_store_sums(group, hk, all);
+    if (group->at_once)
+        attn_backward_clear_unseen(group);
+    else
+        attn_backward_store_sums(group, hk, all);
     attn_backward_clear_padding(group, hk);
 }
 

@@ -220,7 +220,14 @@ static void finish_panel(struct attn_group *group, size_t p,
     const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
                                                panel->queries, (int64_t)panel->Dv);
     if (weights) {
-        forward->kernels->store_weighted(&to, weights, width, &group->block, inverse);
+        const struct attn_weighted_rows from = {
+            .weights = weights,
+            .width = width,
+            .rows = group->block.value,
+            .row_stride = group->block.value_stride,
+            .factors = inverse,
+        };
+        forward->kernels->store_weighted(&to, &from, &group->block);
         return;
     }
     if (group->empty[p])

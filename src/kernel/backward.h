@@ -180,13 +180,16 @@ static void backward_query(const struct attn_backward_panel *panel,
  * by .56 of what PyTorch's does, 1.63 from the first lane on. */
 INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
                          const size_t rows, const size_t vectors,
-                         const enum product_zeros zeros)
+                         const enum product_to to, const enum product_zeros zeros)
 {
     const size_t begin = (size_t)g->lane_begin[key];
     const size_t end = (size_t)g->lane_end[key + rows - 1];
-    if (begin >= end)
-        return;
     const size_t width = vectors * VF_LANES;
+    if (begin >= end) {
+        for (size_t row = key; row < key + rows && to != PRODUCT_ADD; row++)
+            memset(g->out + (ptrdiff_t)row * g->out_stride + d, 0, width * sizeof(float));
+        return;
+    }
     const struct backward_product p = {
         .out = g->out + (ptrdiff_t)key * g->out_stride + d,
         .out_stride = g->out_stride,
@@ -196,8 +199,9 @@ INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
         .right = g->right + d * g->lanes + (end - 1) * width,
         .right_stride = -(ptrdiff_t)width,
         .end = end - begin,
+        .scale = g->scale,
     };
-    backward_tile(&p, 0, PRODUCT_ADD, zeros, rows, vectors);
+    backward_tile(&p, 0, to, zeros, rows, vectors);
 }
 
 /* Another processor may have written the sums last, and then they take long to come:
@@ -212,35 +216,40 @@ INLINE void call_strip(const struct attn_gather *g, size_t key, size_t d,
 }
 
 INLINE void gather_column(const struct attn_gather *g, size_t d, const size_t vectors,
-                          const enum product_zeros zeros)
+                          const enum product_to to, const enum product_zeros zeros)
 {
     size_t key = 0;
     call_strip(g, key, d, vectors);
     for (; key + GATHER_ROWS <= g->keys; key += GATHER_ROWS) {
         call_strip(g, key + GATHER_ROWS, d, vectors);
-        gather_strip(g, key, d, GATHER_ROWS, vectors, zeros);
+        gather_strip(g, key, d, GATHER_ROWS, vectors, to, zeros);
     }
     for (; key + 2 <= g->keys; key += 2)
-        gather_strip(g, key, d, 2, vectors, zeros);
+        gather_strip(g, key, d, 2, vectors, to, zeros);
     for (; key < g->keys; key++)
-        gather_strip(g, key, d, 1, vectors, zeros);
+        gather_strip(g, key, d, 1, vectors, to, zeros);
 }
 
-INLINE void gather_columns(const struct attn_gather *g, const enum product_zeros zeros)
+INLINE void gather_columns(const struct attn_gather *g, const enum product_to to,
+                           const enum product_zeros zeros)
 {
     size_t d = 0;
     for (; d + GATHER_VECTORS * VF_LANES <= g->size; d += GATHER_VECTORS * VF_LANES)
-        gather_column(g, d, GATHER_VECTORS, zeros);
+        gather_column(g, d, GATHER_VECTORS, to, zeros);
     for (; d < g->size; d += VF_LANES)
-        gather_column(g, d, 1, zeros);
+        gather_column(g, d, 1, to, zeros);
 }
 
 static void backward_gather(const struct attn_gather *gather)
 {
-    if (gather->careful)
-        gather_columns(gather, PRODUCT_ZERO_LEFT);
+    if (gather->careful && gather->sets)
+        gather_columns(gather, PRODUCT_SCALED, PRODUCT_ZERO_LEFT);
+    else if (gather->careful)
+        gather_columns(gather, PRODUCT_ADD, PRODUCT_ZERO_LEFT);
+    else if (gather->sets)
+        gather_columns(gather, PRODUCT_SCALED, PRODUCT_PLAIN);
     else
-        gather_columns(gather, PRODUCT_PLAIN);
+        gather_columns(gather, PRODUCT_ADD, PRODUCT_PLAIN);
 }
 
 /* One vector of every row, from element first on, where rows lie side by side. */

@@ -10,7 +10,11 @@
 #include "kernel/simd.h"
 #include "kernel/table.h"
 
-enum product_to { PRODUCT_SET, PRODUCT_ADD };
+enum product_to {
+    PRODUCT_SET,
+    PRODUCT_ADD,
+    PRODUCT_SCALED, /* out = scale · Σ */
+};
 
 /* With ZERO_LEFT a factor 0 on the left makes a term 0 whatever is on the right; with
  * ZERO_RIGHT the other way round. */
@@ -35,7 +39,15 @@ struct backward_product {
     const float *right;
     ptrdiff_t right_stride;
     size_t rows, begin, end; /* steps begin ≤ step < end: at least one */
+    float scale;
 };
+
+INLINE vf product_result(vf sum, const float *out, float scale, const enum product_to to)
+{
+    if (to == PRODUCT_ADD)
+        return vf_load(out) + sum;
+    return to == PRODUCT_SCALED ? sum * scale : sum;
+}
 
 INLINE vf product_term(vf factor, vf right, vf sum, const enum product_zeros zeros)
 {
@@ -91,7 +103,7 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++) {
             float *const at = out + v * VF_LANES;
-            vf_store(at, to == PRODUCT_ADD ? vf_load(at) + sum[r][v] : sum[r][v]);
+            vf_store(at, product_result(sum[r][v], at, p->scale, to));
         }
         out += p->out_stride;
     }

@@ -40,8 +40,8 @@ struct attn_backward_block {
     bool careful; /* hidden keys may hold what is not finite: 0 times it is 0 */
 };
 
-/* out[key][d] += Σ_lane left[key][lane] · right[lane][d].  Key k takes part in lanes
- * lane_begin[k] ≤ lane < lane_end[k]; neither ever falls. */
+/* out[key][d] += Σ_lane left[key][lane] · right[lane][d], or = scale · the sum.  Key k
+ * takes part in lanes lane_begin[k] ≤ lane < lane_end[k]; neither ever falls. */
 struct attn_gather {
     float *out;
     ptrdiff_t out_stride;
@@ -52,6 +52,9 @@ struct attn_gather {
     size_t keys, size;  /* size: of out's rows, a multiple of the lanes of a vector */
     const int32_t *lane_begin, *lane_end;
     bool careful; /* queries may hold what is not finite: 0 times it is 0 */
+    bool sets;    /* and scale counts */
+    float scale;
+    struct attn_calls *calls; /* NULL: nothing to call */
 };
 
 /* Additive scores: what a block of keys and all panels of a group give each other, from

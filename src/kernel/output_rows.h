@@ -19,11 +19,8 @@ enum { OUTPUT_ROWS = 6, OUTPUT_VECTORS = 2 };
 #endif
 
 struct output_rows {
-    float *out;
-    ptrdiff_t out_stride;
-    const float *weights; /* [keys][width] */
-    size_t width;
-    const float *factors; /* [width] */
+    const struct attn_target *to;
+    const struct attn_weighted_rows *from;
     const struct attn_block *block;
     size_t row, begin, end; /* the tile's first row, and what keys its rows see */
 };
@@ -33,9 +30,10 @@ struct output_rows {
 INLINE void output_tile(const struct output_rows *p, size_t d, const size_t rows,
                         const size_t vectors, const struct attn_lines *lines)
 {
-    const ptrdiff_t value_stride = p->block->value_stride;
-    const float *weight = p->weights + p->begin * p->width + p->row;
-    const float *value = p->block->value + (ptrdiff_t)p->begin * value_stride + d;
+    const ptrdiff_t value_stride = p->from->row_stride, out_stride = p->to->row_stride;
+    const size_t width = p->from->width;
+    const float *weight = p->from->weights + p->begin * width + p->row;
+    const float *value = p->from->rows + (ptrdiff_t)p->begin * value_stride + d;
     vf sum[OUTPUT_ROWS][OUTPUT_VECTORS];
 #pragma GCC unroll 8
     for (size_t r = 0; r < rows; r++)
@@ -63,18 +61,18 @@ INLINE void output_tile(const struct output_rows *p, size_t d, const size_t rows
             for (size_t v = 0; v < vectors; v++)
                 sum[r][v] = vf_fma(factor, x[v], sum[r][v]);
         }
-        weight += p->width;
+        weight += width;
         value += value_stride;
     } while (--keys > 0);
 
-    float *out = p->out + (ptrdiff_t)p->row * p->out_stride + d;
+    float *out = (float *)p->to->x + (ptrdiff_t)p->row * out_stride + d;
 #pragma GCC unroll 8
     for (size_t r = 0; r < rows; r++) {
-        const vf factor = vf_set1(p->factors[p->row + r]);
+        const vf factor = vf_set1(p->from->factors[p->row + r]);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
             vf_store(out + v * VF_LANES, sum[r][v] * factor);
-        out += p->out_stride;
+        out += out_stride;
     }
 }
 
@@ -117,18 +115,11 @@ INLINE void look_at_rows(struct output_rows *p, size_t rows)
         p->begin = 0, p->end = 1; /* which weighs 0 in all of them */
 }
 
-static void store_weighted(const struct attn_target *to, const float *weights,
-                           size_t width, const struct attn_block *block,
-                           const float *factors)
+static void store_weighted(const struct attn_target *to,
+                           const struct attn_weighted_rows *from,
+                           const struct attn_block *block)
 {
-    struct output_rows p = {
-        .out = to->x,
-        .out_stride = to->row_stride,
-        .weights = weights,
-        .width = width,
-        .factors = factors,
-        .block = block,
-    };
+    struct output_rows p = {.to = to, .from = from, .block = block};
     for (; p.row + OUTPUT_ROWS <= to->rows; p.row += OUTPUT_ROWS) {
         look_at_rows(&p, OUTPUT_ROWS);
         output_strip(&p, to->size, OUTPUT_ROWS);

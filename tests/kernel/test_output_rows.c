@@ -95,7 +95,9 @@ static void check(const struct attn_kernels *kernels, size_t rows, size_t keys,
     if (lines > 0)
         call(&in, lines);
     to.x = got;
-    kernels->store_weighted(&to, in.weights, width, &in.block, in.factors);
+    const struct attn_weighted_rows from = {in.weights, width, in.values, STRIDE,
+                                            in.factors};
+    kernels->store_weighted(&to, &from, &in.block);
     assert_memory_equal(got, expected, sizeof got);
 }
 
