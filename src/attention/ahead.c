@@ -1,5 +1,5 @@
-/* Calls rows, line by line.  A file of its own: gcc 12 deletes calls of a function that
- * it sees do nothing but that. */
+/* Lists what to call ahead.  A file of its own: gcc 12 deletes calls of a function that
+ * it sees do nothing but call memory. */
 #include "attention/ahead.h"
 
 /* Of rows that do not lie side by side so much is listed. */
@@ -9,37 +9,6 @@ enum { LINE_BYTES = 64, MOST_OF_ROW = 512 };
 struct span {
     int64_t h, first, rows, size;
 };
-
-/* Those of a tensor, where there is one with elements side by side; at most a block. */
-static void call_rows(const void *data, attn_type type, const int64_t stride[4],
-                      int64_t b, const struct span *span)
-{
-    if (!data || stride[3] != 1)
-        return;
-    const bool side_by_side = stride[2] == span->size;
-    const int64_t most = attn_least(span->rows, ATTN_BLOCK_KEYS);
-    const int64_t rows = side_by_side ? 1 : most;
-    const int64_t size = side_by_side ? most * span->size : span->size;
-    const uintptr_t bytes = attn_type_bytes(type), row_bytes = (uintptr_t)size * bytes;
-    uintptr_t row = (uintptr_t)attn_element(
-        data, type, attn_row_offset(stride, b, span->h, span->first));
-    for (int64_t n = 0; n < rows; n++) {
-#pragma GCC unroll 8
-        for (uintptr_t at = 0; at < row_bytes; at += LINE_BYTES)
-            __builtin_prefetch((const void *)(row + at), 0, 2);
-        row += (uintptr_t)stride[2] * bytes;
-    }
-}
-
-static void call_input(const attn_input *x, int64_t b, const struct span *span)
-{
-    call_rows(x->data, x->type, x->stride, b, span);
-}
-
-static void call_output(const attn_output *x, int64_t b, const struct span *span)
-{
-    call_rows(x->data, x->type, x->stride, b, span);
-}
 
 /* Of all heads, each with the same share of the key heads. */
 static double bytes_of_tensors(const struct attn_problem *problem)
@@ -54,12 +23,17 @@ static double bytes_of_tensors(const struct attn_problem *problem)
  * its calls. */
 #define LEAST_OF_HEAD 12288.0
 
+static bool pays(const struct attn_problem *problem, double near_bytes)
+{
+    const double bytes = bytes_of_tensors(problem);
+    return bytes > near_bytes &&
+           bytes > LEAST_OF_HEAD * (double)(problem->shape->B * problem->shape->H);
+}
+
 bool attn_forward_calls_ahead(const struct attn_problem *problem,
                               const struct attn_kernels *kernels)
 {
-    const double bytes = bytes_of_tensors(problem);
-    return bytes > kernels->near_bytes &&
-           bytes > LEAST_OF_HEAD * (double)(problem->shape->B * problem->shape->H);
+    return pays(problem, kernels->near_bytes);
 }
 
 static void list(struct attn_calls *calls, uintptr_t first, int64_t stride, int64_t count)
@@ -88,6 +62,18 @@ static void list_rows(struct attn_calls *calls, const void *data, attn_type type
         list(calls, row + (uintptr_t)at, stride[2] * bytes, rows);
 }
 
+static void list_input(struct attn_calls *calls, const attn_input *x, int64_t b,
+                       const struct span *span)
+{
+    list_rows(calls, x->data, x->type, x->stride, b, span);
+}
+
+static void list_output(struct attn_calls *calls, const attn_output *x, int64_t b,
+                        const struct span *span)
+{
+    list_rows(calls, x->data, x->type, x->stride, b, span);
+}
+
 void attn_forward_list_ahead(struct attn_calls *calls, const struct attn_walk *walk)
 {
     const struct attn_problem *const problem = walk->problem;
@@ -104,12 +90,12 @@ void attn_forward_list_ahead(struct attn_calls *calls, const struct attn_walk *w
     const struct span key = {h / heads, s.first_key, s.Lk, shape->D};
     const struct span value = {h / heads, s.first_key, s.Lk, shape->Dv};
     const struct span output = {h, s.first_query, s.Lq, shape->Dv};
-    list_rows(calls, t->query.data, t->query.type, t->query.stride, s.b, &query);
+    list_input(calls, &t->query, s.b, &query);
     if (h % heads == 0) {
-        list_rows(calls, t->key.data, t->key.type, t->key.stride, s.b, &key);
-        list_rows(calls, t->value.data, t->value.type, t->value.stride, s.b, &value);
+        list_input(calls, &t->key, s.b, &key);
+        list_input(calls, &t->value, s.b, &value);
     }
-    list_rows(calls, t->output.data, t->output.type, t->output.stride, s.b, &output);
+    list_output(calls, &t->output, s.b, &output);
 }
 
 void attn_call_part(struct attn_calls *calls, size_t parts)
@@ -131,14 +117,17 @@ void attn_call_part(struct attn_calls *calls, size_t parts)
     }
 }
 
+/* Of half of what the pass reads and writes. */
+#define BACKWARD_NEAR_BYTES 0x1.8p22
+
 bool attn_backward_calls_ahead(const struct attn_backward *backward)
 {
     return backward->longest_keys <= ATTN_BLOCK_KEYS &&
-           2.0 * bytes_of_tensors(&backward->problem) > 0x1.8p23;
+           pays(&backward->problem, BACKWARD_NEAR_BYTES);
 }
 
-void attn_backward_call_ahead(const struct attn_backward *backward, int64_t unit,
-                              enum attn_unit_part part)
+void attn_backward_list_ahead(struct attn_calls *calls,
+                              const struct attn_backward *backward, int64_t unit)
 {
     const struct attn_problem *const problem = &backward->problem;
     const attn_shape *const shape = problem->shape;
@@ -148,23 +137,17 @@ void attn_backward_call_ahead(const struct attn_backward *backward, int64_t unit
     const struct attn_sequence s = attn_problem_sequence(problem, unit / shape->Hk);
     const struct span key = {hk, s.first_key, s.Lk, shape->D};
     const struct span value = {hk, s.first_key, s.Lk, shape->Dv};
-    if (part == ATTN_UNIT_KEYS) {
-        call_input(&t->key, s.b, &key);
-        call_input(&t->value, s.b, &value);
-    }
-    if (part == ATTN_UNIT_GRADIENTS) {
-        call_output(&g->key, s.b, &key);
-        call_output(&g->value, s.b, &value);
-    }
+    calls->first = calls->end = 0;
+    list_input(calls, &t->key, s.b, &key);
+    list_input(calls, &t->value, s.b, &value);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
         const struct span query = {h, s.first_query, s.Lq, shape->D};
         const struct span output = {h, s.first_query, s.Lq, shape->Dv};
-        if (part == ATTN_UNIT_QUERIES) {
-            call_input(&t->query, s.b, &query);
-            call_output(&t->output, s.b, &output);
-            call_input(&g->output, s.b, &output);
-        }
-        if (part == ATTN_UNIT_GRADIENTS)
-            call_output(&g->query, s.b, &query);
+        list_input(calls, &t->query, s.b, &query);
+        list_input(calls, &g->output, s.b, &output);
+        list_output(calls, &t->output, s.b, &output);
+        list_output(calls, &g->query, s.b, &query);
     }
+    list_output(calls, &g->value, s.b, &value);
+    list_output(calls, &g->key, s.b, &key);
 }

@@ -20,10 +20,8 @@ void attn_call_part(struct attn_calls *calls, size_t parts);
 /* The same of the backward pass: sequences are short, and many. */
 bool attn_backward_calls_ahead(const struct attn_backward *backward);
 
-/* Calls what a unit reads and writes, in parts, so that one comes in while something else
- * is computed. */
-enum attn_unit_part { ATTN_UNIT_KEYS, ATTN_UNIT_QUERIES, ATTN_UNIT_GRADIENTS };
-void attn_backward_call_ahead(const struct attn_backward *backward, int64_t unit,
-                              enum attn_unit_part part);
+/* Lists what a unit reads and writes. */
+void attn_backward_list_ahead(struct attn_calls *calls,
+                              const struct attn_backward *backward, int64_t unit);
 
 #endif

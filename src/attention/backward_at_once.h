@@ -9,6 +9,11 @@
 /* Whether those of the group's sequence are such units. */
 bool attn_backward_goes_at_once(const struct attn_backward_group *group);
 
+/* The rows that gathers take on their right: as they lie in memory, where that is
+ * together and in the first cache, or packed. */
+struct attn_gather_rows attn_backward_rows(const struct attn_backward_group *group,
+                                           float *pack, const struct attn_matrix *rows);
+
 /* Makes the gather write the keys' rows of that gradient. */
 void attn_backward_aim(struct attn_backward_group *group, struct attn_gather *gather,
                        const attn_output *to, struct attn_key_range keys);

@@ -179,8 +179,8 @@ static void load_rows(struct attn_backward_group *group, const void *output_grad
     group->by_parts = attn_backward_parts_load(group, &query, &output, &gradient);
     if (group->by_parts)
         return;
-    backward->kernels->backward->pack(group->query_pack, &query);
-    backward->kernels->backward->pack(group->gradient_pack, &gradient);
+    group->query_rows = attn_backward_rows(group, group->query_pack, &query);
+    group->gradient_rows = attn_backward_rows(group, group->gradient_pack, &gradient);
     group->queries_finite = backward->kernels->backward->is_finite(&query) &&
                             backward->kernels->backward->is_finite(&gradient);
 }
@@ -418,7 +418,8 @@ static void gather_keys(struct attn_backward_group *group, struct attn_key_range
         .out_stride = (ptrdiff_t)backward->Dv_whole,
         .left = group->weight + skipped,
         .left_stride = group->block.row,
-        .right = group->gradient_pack,
+        .right = group->gradient_rows.x,
+        .right_stride = group->gradient_rows.stride,
         .lanes = (size_t)group->queries,
         .keys = (size_t)(keys.end - keys.first),
         .size = backward->Dv_whole,
@@ -440,7 +441,8 @@ static void gather_keys(struct attn_backward_group *group, struct attn_key_range
     gather.out = group->sums.key + keys.first * (int64_t)backward->D_whole;
     gather.out_stride = (ptrdiff_t)backward->D_whole;
     gather.left = group->gradient + skipped;
-    gather.right = group->query_pack;
+    gather.right = group->query_rows.x;
+    gather.right_stride = group->query_rows.stride;
     gather.size = backward->D_whole;
     gather.scale = scale;
     if (group->at_once)

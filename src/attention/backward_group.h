@@ -74,11 +74,16 @@ struct attn_backward_group {
     bool at_once;                      /* see backward_at_once.h; then: */
     bool stored[ATTN_BACKWARD_PANELS]; /* the gradients of these queries */
     struct attn_key_range gathered;    /* those of these keys */
+    struct attn_calls calls;           /* of the next unit */
 
     /* Scratch */
     float *weight, *gradient;          /* [ATTN_BLOCK_KEYS][lanes] */
     float *query_pack, *gradient_pack; /* [lanes][whole size] */
-    float *output;                     /* [Dv][width], of one panel */
+    struct attn_gather_rows {
+        const float *x;
+        ptrdiff_t stride;        /* 0: packed */
+    } query_rows, gradient_rows; /* there or in the tensors */
+    float *output;               /* [Dv][width], of one panel */
     int32_t lane_begin[ATTN_BLOCK_KEYS], lane_end[ATTN_BLOCK_KEYS];
     struct attn_backward_parts parts;
 };

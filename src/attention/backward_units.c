@@ -215,12 +215,6 @@ static void take_head(const struct work *work, struct attn_backward_group *group
         group->forget_rows = work->forget_rows + head * shape->Lq + sequence->first_query;
 }
 
-static void call_ahead(const struct work *work, int64_t next, enum attn_unit_part part)
-{
-    if (next >= 0)
-        attn_backward_call_ahead(work->backward, next, part);
-}
-
 /* Calls next ahead, the unit that this worker takes then; −1: none. */
 static void take_unit(const struct work *work, struct attn_backward_group *group,
                       int64_t unit, int64_t next)
@@ -234,19 +228,18 @@ static void take_unit(const struct work *work, struct attn_backward_group *group
     group->gathered = (struct attn_key_range){0, 0};
     if (!group->at_once)
         attn_backward_clear_sums(group, all.first, all.end);
-    call_ahead(work, next, ATTN_UNIT_KEYS);
+    group->walk.calls = next >= 0 ? &group->calls : NULL;
+    if (next >= 0)
+        attn_backward_list_ahead(&group->calls, work->backward, next);
     for (int64_t h = hk * heads; h < (hk + 1) * heads; h++) {
         take_head(work, group, h);
         for (int64_t query = 0; query < group->walk.sequence.Lq;) {
             query = attn_backward_group_load(group, query);
-            call_ahead(work, next, ATTN_UNIT_QUERIES);
             const struct attn_key_range keys = attn_backward_group_keys(group);
             const int64_t first = keys.first - keys.first % ATTN_BLOCK_KEYS;
             for (int64_t key = first; key < keys.end;
                  key = attn_next_block(&group->walk, group->first_query, key))
                 attn_backward_group_show(group, key);
-            call_ahead(work, next, ATTN_UNIT_GRADIENTS);
-            next = -1;
             attn_backward_group_store(group);
             add_of_head(work, group);
         }

@@ -190,18 +190,24 @@ INLINE void gather_strip(const struct attn_gather *g, size_t key, size_t d,
             memset(g->out + (ptrdiff_t)row * g->out_stride + d, 0, width * sizeof(float));
         return;
     }
+    const float *const right = g->right + (g->right_stride ? d : d * g->lanes);
+    const ptrdiff_t right_stride = g->right_stride ? g->right_stride : (ptrdiff_t)width;
     const struct backward_product p = {
         .out = g->out + (ptrdiff_t)key * g->out_stride + d,
         .out_stride = g->out_stride,
         .left = g->left + key * g->left_stride + end - 1,
         .row_stride = (ptrdiff_t)g->left_stride,
         .step_stride = -1,
-        .right = g->right + d * g->lanes + (end - 1) * width,
-        .right_stride = -(ptrdiff_t)width,
+        .right = right + (ptrdiff_t)(end - 1) * right_stride,
+        .right_stride = -right_stride,
         .end = end - begin,
         .scale = g->scale,
     };
-    backward_tile(&p, 0, to, zeros, rows, vectors);
+    struct attn_lines lines;
+    if (rows == GATHER_ROWS && take_lines(g->calls, p.end, &lines))
+        backward_tile(&p, 0, to, zeros, rows, vectors, &lines);
+    else
+        backward_tile(&p, 0, to, zeros, rows, vectors, NULL);
 }
 
 /* Another processor may have written the sums last, and then they take long to come:

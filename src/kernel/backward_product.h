@@ -7,6 +7,7 @@
 #ifndef ATTN_KERNEL_BACKWARD_PRODUCT_H
 #define ATTN_KERNEL_BACKWARD_PRODUCT_H
 
+#include "kernel/call_lines.h"
 #include "kernel/simd.h"
 #include "kernel/table.h"
 
@@ -58,11 +59,12 @@ INLINE vf product_term(vf factor, vf right, vf sum, const enum product_zeros zer
     return vf_fma(factor, right, sum);
 }
 
-/* The arguments after row are constants at every call, and the loops over them unroll:
- * only so do the accumulators stay in registers. */
+/* The arguments after row but lines, which is NULL or not, are constants at every call,
+ * and the loops over them unroll: only so do the accumulators stay in registers. */
 INLINE void backward_tile(const struct backward_product *p, size_t row,
                           const enum product_to to, const enum product_zeros zeros,
-                          const size_t rows, const size_t vectors)
+                          const size_t rows, const size_t vectors,
+                          const struct attn_lines *lines)
 {
     const ptrdiff_t row_stride = p->row_stride, step_stride = p->step_stride;
     const float *left[MOST_ROWS / 4]; /* of every fourth row: few registers for strides */
@@ -79,7 +81,10 @@ INLINE void backward_tile(const struct backward_product *p, size_t row,
             sum[r][v] = vf_set1(0.0f);
 
     size_t steps = p->end - p->begin; /* never none; see product.h for the do … while */
+    struct line_caller caller = begin_calling(lines, steps);
     do {
+        if (lines)
+            call_next(&caller, steps);
         vf x[MOST_VECTORS];
 #pragma GCC unroll 3
         for (size_t v = 0; v < vectors; v++)
@@ -115,11 +120,11 @@ INLINE void backward_rows(const struct backward_product *p, const enum product_t
     const size_t most = vectors == 3 ? ROWS_OF_3 : vectors == 2 ? ROWS_OF_2 : ROWS_OF_1;
     size_t row = 0;
     for (; row + most <= p->rows; row += most)
-        backward_tile(p, row, to, zeros, most, vectors);
+        backward_tile(p, row, to, zeros, most, vectors, NULL);
     for (; most > 4 && row + 4 <= p->rows; row += 4)
-        backward_tile(p, row, to, zeros, 4, vectors);
+        backward_tile(p, row, to, zeros, 4, vectors, NULL);
     for (; row < p->rows; row++)
-        backward_tile(p, row, to, zeros, 1, vectors);
+        backward_tile(p, row, to, zeros, 1, vectors, NULL);
 }
 
 /* The columns are the lanes of a panel. */

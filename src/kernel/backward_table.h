@@ -47,9 +47,10 @@ struct attn_gather {
     ptrdiff_t out_stride;
     const float *left;
     size_t left_stride;
-    const float *right; /* packed */
-    size_t lanes;       /* rows of right */
-    size_t keys, size;  /* size: of out's rows, a multiple of the lanes of a vector */
+    const float *right;
+    ptrdiff_t right_stride; /* of its rows; 0: packed */
+    size_t lanes;           /* rows of right */
+    size_t keys, size;      /* size: of out's rows, a multiple of the lanes of a vector */
     const int32_t *lane_begin, *lane_end;
     bool careful; /* queries may hold what is not finite: 0 times it is 0 */
     bool sets;    /* and scale counts */

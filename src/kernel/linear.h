@@ -22,9 +22,9 @@ INLINE void multiply_columns(const struct attn_multiply *m, size_t column,
     };
     size_t row = 0;
     for (; row + GATHER_ROWS <= m->rows; row += GATHER_ROWS)
-        backward_tile(&p, row, to, zeros, GATHER_ROWS, vectors);
+        backward_tile(&p, row, to, zeros, GATHER_ROWS, vectors, NULL);
     for (; row < m->rows; row++)
-        backward_tile(&p, row, to, zeros, 1, vectors);
+        backward_tile(&p, row, to, zeros, 1, vectors, NULL);
 }
 
 INLINE void multiply_all(const struct attn_multiply *m, const enum product_to to,

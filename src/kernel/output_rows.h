@@ -8,7 +8,7 @@
 #ifndef ATTN_KERNEL_OUTPUT_ROWS_H
 #define ATTN_KERNEL_OUTPUT_ROWS_H
 
-#include "kernel/product.h"
+#include "kernel/call_lines.h"
 #include "kernel/segment.h"
 
 /* Accumulators + vectors of values + 1 fit the registers. */
@@ -42,14 +42,10 @@ INLINE void output_tile(const struct output_rows *p, size_t d, const size_t rows
             sum[r][v] = vf_set1(0.0f);
 
     size_t keys = p->end - p->begin; /* never none; see product.h for the do … while */
-    uintptr_t line = lines ? lines->first : 0;
-    const uintptr_t stride = lines ? (uintptr_t)lines->stride : 0;
-    const size_t last_line = lines ? keys - lines->count + 1 : 0;
+    struct line_caller caller = begin_calling(lines, keys);
     do {
-        if (lines) {
-            call_line(line);
-            line += keys > last_line ? stride : 0; /* without a branch */
-        }
+        if (lines)
+            call_next(&caller, keys);
         vf x[OUTPUT_VECTORS];
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
@@ -82,7 +78,7 @@ INLINE void output_calling_tile(const struct output_rows *p, size_t d, const siz
 {
     struct attn_lines lines;
     struct attn_calls *const calls = p->block->calls;
-    if (calls && take_lines(calls, p->end - p->begin, &lines))
+    if (take_lines(calls, p->end - p->begin, &lines))
         output_tile(p, d, rows, vectors, &lines);
     else
         output_tile(p, d, rows, vectors, NULL);
