@@ -16,9 +16,9 @@ struct entropy {
     const int32_t *targets;
     float smoothing;
     double divisor;
-    float *dx, *dweight, *dbias; /* NULL where not wanted */
-    float *forward, *back;       /* the weight, packed, in training */
-    double smoothed, plain;      /* sums so far */
+    float *dx, *dweight, *dbias;      /* NULL where not wanted */
+    struct attn_packed forward, back; /* the weight, in training */
+    double smoothed, plain;           /* sums so far */
 };
 
 static void add_scaled(attn_tape *tape, attn_tensor *input, const float *gradient,
@@ -105,13 +105,8 @@ static void run_gradients(attn_tape *tape, const struct entropy *e, const float 
 {
     const size_t in = (size_t)e->x->extent[1], classes = (size_t)e->weight->extent[0];
     if (e->dx)
-        attn_tape_rows(tape)->multiply(
-            &(struct attn_panel_product){.y = e->dx + first * in,
-                                         .x = dlogits,
-                                         .panels = e->back,
-                                         .rows = rows,
-                                         .inner = classes,
-                                         .columns = in});
+        attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
+            .y = e->dx + first * in, .x = dlogits, .matrix = &e->back, .rows = rows});
     if (e->dweight)
         attn_weight_gradient_take(
             tape, &(struct attn_weight_gradient){.to = e->dweight,
@@ -133,13 +128,8 @@ static void entropy_run(attn_tape *tape, struct entropy *e, float *logits, size_
     const float *const x = e->x->data + first * in;
     const float *const bias = e->bias ? e->bias->data : NULL;
     if (attn_tape_training(tape))
-        loops->multiply(&(struct attn_panel_product){.y = logits,
-                                                     .x = x,
-                                                     .panels = e->forward,
-                                                     .bias = bias,
-                                                     .rows = rows,
-                                                     .inner = in,
-                                                     .columns = classes});
+        loops->multiply(&(struct attn_panel_product){
+            .y = logits, .x = x, .matrix = &e->forward, .bias = bias, .rows = rows});
     else
         loops->dot(logits, x, e->weight->data, bias, rows, in, classes);
     run_losses(tape, e, logits, e->targets + first, rows);
@@ -151,9 +141,15 @@ static void pack_weight(attn_tape *tape, struct entropy *e)
 {
     const size_t in = (size_t)e->x->extent[1], classes = (size_t)e->weight->extent[0];
     if (attn_tape_training(tape))
-        e->forward = attn_panels_pack(tape, e->weight->data, in, classes, true);
+        e->forward =
+            attn_panels_pack(tape, (struct attn_packed){.matrix = e->weight->data,
+                                                        .inner = in,
+                                                        .columns = classes,
+                                                        .turned = true});
     if (e->dx)
-        e->back = attn_panels_pack(tape, e->weight->data, classes, in, false);
+        e->back = attn_panels_pack(tape, (struct attn_packed){.matrix = e->weight->data,
+                                                              .inner = classes,
+                                                              .columns = in});
 }
 
 static float *wanted(attn_tape *tape, const attn_tensor *tensor)
@@ -200,8 +196,8 @@ attn_tensor *attn_linear_cross_entropy(attn_tape *tape, attn_tensor *x,
     for (size_t first = 0; first < n; first += run)
         entropy_run(tape, e, logits, first, n - first < run ? n - first : run);
     attn_tape_return(tape, logits);
-    attn_tape_return(tape, e->forward);
-    attn_tape_return(tape, e->back);
+    attn_panels_return(tape, &e->forward);
+    attn_panels_return(tape, &e->back);
     e->loss->data[0] = (float)(e->smoothed / divisor);
     if (plain)
         *plain = e->plain;

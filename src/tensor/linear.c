@@ -41,21 +41,17 @@ static bool linear_shapes_fit(attn_tape *tape, const char *operation,
 }
 
 /* y[rows] of run `first`, without what follows; weight is packed in training. */
-static void product_run(attn_tape *tape, const struct linear *l, const float *weight,
-                        float *y, size_t first, size_t rows)
+static void product_run(attn_tape *tape, const struct linear *l,
+                        const struct attn_packed *weight, float *y, size_t first,
+                        size_t rows)
 {
     const struct attn_rows *const loops = attn_tape_rows(tape);
     const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
     const float *const x = l->x->data + first * in;
     const float *const bias = l->bias ? l->bias->data : NULL;
     if (attn_tape_training(tape))
-        loops->multiply(&(struct attn_panel_product){.y = y,
-                                                     .x = x,
-                                                     .panels = weight,
-                                                     .bias = bias,
-                                                     .rows = rows,
-                                                     .inner = in,
-                                                     .columns = out});
+        loops->multiply(&(struct attn_panel_product){
+            .y = y, .x = x, .matrix = weight, .bias = bias, .rows = rows});
     else
         loops->dot(y, x, l->weight->data, bias, rows, in, out);
 }
@@ -65,37 +61,38 @@ static void linear_forward(attn_tape *tape, const struct linear *l)
     const size_t n = (size_t)l->x->extent[0], in = (size_t)l->x->extent[1];
     const size_t out = (size_t)l->weight->extent[0];
     const size_t run = l->before ? RUN_ROWS : n;
-    float *weight = NULL;
+    struct attn_packed weight = {
+        .matrix = l->weight->data, .inner = in, .columns = out, .turned = true};
     if (attn_tape_training(tape))
-        weight = attn_panels_pack(tape, l->weight->data, in, out, true);
+        weight = attn_panels_pack(tape, weight);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     for (size_t first = 0; first < n; first += run) {
         const size_t rows = n - first < run ? n - first : run;
         float *const y = l->y->data + first * out;
         float *const before = l->before ? l->before + first * out : y;
-        product_run(tape, l, weight, before, first, rows);
+        product_run(tape, l, &weight, before, first, rows);
         if (l->before)
             attn_tape_rows(tape)->activate(y, before, rows * out, l->activation, &l->drop,
                                            first * out);
     }
-    attn_tape_return(tape, weight);
+    attn_panels_return(tape, &weight);
 }
 
 static void input_back(attn_tape *tape, const struct linear *l, float *dx, bool add)
 {
-    const size_t in = (size_t)l->x->extent[1], out = (size_t)l->weight->extent[0];
-    float *const weight = attn_panels_pack(tape, l->weight->data, out, in, false);
-    if (weight)
+    const struct attn_packed weight =
+        attn_panels_pack(tape, (struct attn_packed){.matrix = l->weight->data,
+                                                    .inner = (size_t)l->weight->extent[0],
+                                                    .columns = (size_t)l->x->extent[1]});
+    if (weight.memory)
         attn_tape_rows(tape)->multiply(
             &(struct attn_panel_product){.y = dx,
                                          .x = l->y->gradient,
-                                         .panels = weight,
+                                         .matrix = &weight,
                                          .rows = (size_t)l->x->extent[0],
-                                         .inner = out,
-                                         .columns = in,
                                          .add = add});
-    attn_tape_return(tape, weight);
+    attn_panels_return(tape, &weight);
 }
 
 static void linear_backward(attn_tape *tape, void *arguments)

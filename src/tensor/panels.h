@@ -5,10 +5,10 @@
 
 #include "tensor/rows.h"
 
-/* A matrix [inner][columns], or turned one that lies as [columns][inner], packed in
- * borrowed memory; NULL after a failure of the tape. */
-float *attn_panels_pack(attn_tape *tape, const float *matrix, size_t inner,
-                        size_t columns, bool turned);
+/* What is given of a matrix, packed in borrowed memory, which is NULL after a failure of
+ * the tape. */
+struct attn_packed attn_panels_pack(attn_tape *tape, struct attn_packed given);
+void attn_panels_return(attn_tape *tape, const struct attn_packed *packed);
 
 /* The gradient of a weight: to[out][in] (+)= dyᵀ · x of dy [rows][out] and x [rows][in].
  */

@@ -139,7 +139,7 @@ struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
 
 /* What forward multiplies with. */
 struct forward {
-    float *in, *state;
+    struct attn_packed in, state;
     float *bias; /* all that is added to the input's part; NULL for 0 */
     size_t out;
 };
@@ -155,11 +155,9 @@ static void take_step(attn_tape *tape, const struct attn_recur *r,
     loops->multiply(&(struct attn_panel_product){
         .y = is_gru ? r->recurrent : s.gates,
         .x = s.before,
-        .panels = f->state,
+        .matrix = &f->state,
         .bias = bias,
         .rows = s.rows,
-        .inner = r->width,
-        .columns = f->out,
         .add = !is_gru,
     });
     loops->cell_step(&s);
@@ -173,11 +171,9 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
         .y = r->gate + (first - gates_first) * f->out,
         .x = r->input + first * r->in,
-        .panels = f->in,
+        .matrix = &f->in,
         .bias = f->bias,
         .rows = rows,
-        .inner = r->in,
-        .columns = f->out,
     });
     for (size_t step = begin; step < end; step++)
         take_step(tape, r, f, step, gates_first);
@@ -186,8 +182,18 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
 static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
 {
     struct forward f = {.out = r->gates * r->width};
-    f.in = attn_panels_pack(tape, r->weights.in->data, r->in, f.out, true);
-    f.state = attn_panels_pack(tape, r->weights.state->data, r->width, f.out, true);
+    const bool few_rows = !attn_tape_training(tape);
+    f.in = attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.in->data,
+                                                       .inner = r->in,
+                                                       .columns = f.out,
+                                                       .turned = true,
+                                                       .few_rows = few_rows});
+    f.state =
+        attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.state->data,
+                                                    .inner = r->width,
+                                                    .columns = f.out,
+                                                    .turned = true,
+                                                    .few_rows = few_rows});
     f.bias = r->weights.has_bias ? attn_tape_borrow(tape, f.out) : NULL;
     if (f.bias && r->cell == ATTN_CELL_GRU)
         memcpy(f.bias, r->weights.in_bias->data, f.out * sizeof *f.bias);
@@ -212,8 +218,8 @@ static void run_forward(attn_tape *tape, const struct attn_recur *r)
         end = run_end(r, begin);
         take_run(tape, r, &f, begin, end);
     }
-    attn_tape_return(tape, f.in);
-    attn_tape_return(tape, f.state);
+    attn_panels_return(tape, &f.in);
+    attn_panels_return(tape, &f.state);
     attn_tape_return(tape, f.bias);
 
     const size_t row = (size_t)r->y->extent[1];

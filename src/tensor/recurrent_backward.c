@@ -15,7 +15,7 @@ struct ways_back {
     bool input_adds;          /* to what is there */
     float *in_weight, *state_weight; /* like the weights; NULL likewise */
     bool in_weight_adds, state_weight_adds;
-    float *in_panels, *state_panels;
+    struct attn_packed in_panels, state_panels;
 };
 
 static void step_back(attn_tape *tape, const struct attn_recur *r,
@@ -36,10 +36,8 @@ static void step_back(attn_tape *tape, const struct attn_recur *r,
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
         .y = before,
         .x = recurrent,
-        .panels = back->state_panels,
+        .matrix = &back->state_panels,
         .rows = s.rows,
-        .inner = out,
-        .columns = r->width,
         .add = true,
     });
 }
@@ -87,10 +85,8 @@ static void run_steps_back(attn_tape *tape, const struct attn_recur *r,
         attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
             .y = back->input + first * r->in,
             .x = gates,
-            .panels = back->in_panels,
+            .matrix = &back->in_panels,
             .rows = rows,
-            .inner = out,
-            .columns = r->in,
             .add = back->input_adds,
         });
     if (back->in_weight)
@@ -211,17 +207,21 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
         .input = turns ? attn_tape_borrow(tape, inputs) : x,
         .input_adds = add && !turns,
         .state_panels =
-            attn_panels_pack(tape, r->weights.state->data, out, r->width, false),
+            attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.state->data,
+                                                        .inner = out,
+                                                        .columns = r->width}),
     };
     if (x)
-        back.in_panels = attn_panels_pack(tape, r->weights.in->data, out, r->in, false);
+        back.in_panels = attn_panels_pack(
+            tape, (struct attn_packed){
+                      .matrix = r->weights.in->data, .inner = out, .columns = r->in});
     take_weights(tape, r, &back);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
     take_gradients(r, &back);
     all_steps_back(tape, r, &back);
-    attn_tape_return(tape, back.state_panels);
-    attn_tape_return(tape, back.in_panels);
+    attn_panels_return(tape, &back.state_panels);
+    attn_panels_return(tape, &back.in_panels);
     if (turns) {
         attn_recur_give_rows(tape, x, back.input, r->token, r->tokens, r->in, r->in, add);
         attn_tape_return(tape, back.input);

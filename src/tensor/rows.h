@@ -54,21 +54,35 @@ struct attn_cell_step {
 };
 
 enum {
-    ATTN_PANEL_COLUMNS = 32, /* what the columns of a packed matrix are rounded up to */
-    ATTN_PANEL_STEPS = 768,  /* whose panels stay in a near cache together */
+    ATTN_PANEL_STEPS = 768, /* whose panels stay in a near cache together */
     ATTN_BAND_FLOATS = 96 * 256
+};
+
+/* A matrix [inner][columns] on the right of products, or turned one that lies as
+ * [columns][inner].  It stays as it is for as long as it is multiplied by, which is done
+ * by one thread at a time. */
+struct attn_packed {
+    const float *matrix;
+    size_t inner, columns;
+    bool turned;
+    bool few_rows; /* of what is multiplied: a dozen or less at a time */
+    float *memory; /* attn_rows.packed_floats, of any content, aligned to 64 bytes */
+
+    /* Of pack. */
+    float *work; /* the part of the memory that products work in */
+    bool fits;   /* all that is in the matrix; where products ask that */
 };
 
 /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix.  A row's bits
  * depend on no other row. */
 struct attn_panel_product {
     float *y;
-    const float *x, *panels; /* panels: the packed matrix */
-    const float *bias;       /* [columns], or NULL for 0 */
-    size_t rows, inner, columns;
+    const float *x;
+    const struct attn_packed *matrix;
+    const float *bias; /* [columns], or NULL for 0 */
+    size_t rows;
     bool add;
     size_t turned; /* not 0: x lies as [inner][turned], and rows are its first columns */
-    float *bands;  /* where x is turned: ATTN_BAND_FLOATS to work in */
 };
 
 struct attn_rows {
@@ -132,10 +146,8 @@ struct attn_rows {
     void (*dot)(float *y, const float *x, const float *weight, const float *bias,
                 size_t rows, size_t in, size_t out);
 
-    /* Packs a matrix [inner][columns], or turned one that lies as [columns][inner], for
-     * multiply: inner·columns floats, columns rounded up to ATTN_PANEL_COLUMNS. */
-    void (*pack)(float *panels, const float *matrix, size_t inner, size_t columns,
-                 bool turned);
+    size_t (*packed_floats)(size_t inner, size_t columns, bool few_rows);
+    void (*pack)(struct attn_packed *packed);
     void (*multiply)(const struct attn_panel_product *product);
 
     /* The losses of one row of logits against the target, and the logits overwritten with

@@ -85,12 +85,27 @@ INLINE void pack_step(float *to, const float *from, size_t columns, size_t panel
         }
 }
 
-static void pack(float *panels, const float *matrix, size_t inner, size_t columns,
-                 bool turned)
+/* Before what products work in. */
+static size_t packed_floats(size_t inner, size_t columns)
 {
-    for (size_t step = 0; step < inner && !turned; step++)
+    return inner * ((columns + PANEL - 1) / PANEL * PANEL);
+}
+
+static size_t panels_floats(size_t inner, size_t columns, bool few_rows)
+{
+    (void)few_rows;
+    return packed_floats(inner, columns) + ATTN_BAND_FLOATS;
+}
+
+static void pack_panels(struct attn_packed *packed)
+{
+    const size_t inner = packed->inner, columns = packed->columns;
+    const float *const matrix = packed->matrix;
+    float *const panels = packed->memory;
+    packed->work = panels + packed_floats(inner, columns);
+    for (size_t step = 0; step < inner && !packed->turned; step++)
         pack_step(panels + step * PANEL, matrix + step * columns, columns, inner * PANEL);
-    for (size_t column = 0; column < columns && turned; column += PANEL) {
+    for (size_t column = 0; column < columns && packed->turned; column += PANEL) {
         const size_t left = columns - column;
         pack_turned(panels + column * inner, matrix + column * inner, inner,
                     left < PANEL ? left : PANEL);
@@ -303,14 +318,14 @@ static void copy_bands(float *bands, const float *x, size_t turned, size_t rows,
 static struct panel_tile tile_along(const struct attn_panel_product *p, size_t row,
                                     size_t step)
 {
-    const float *const x = p->x + row * p->inner + step;
+    const float *const x = p->x + row * p->matrix->inner + step;
     return (struct panel_tile){
         .x = x,
-        .x_stride = p->inner,
+        .x_stride = p->matrix->inner,
         .step_stride = 1,
-        .tile_stride = PANEL_ROWS * p->inner,
-        .call = x + PANEL_ROWS * p->inner,
-        .call_stride = p->inner <= 2 * STEPS ? LINE_FLOATS : 1,
+        .tile_stride = PANEL_ROWS * p->matrix->inner,
+        .call = x + PANEL_ROWS * p->matrix->inner,
+        .call_stride = p->matrix->inner <= 2 * STEPS ? LINE_FLOATS : 1,
     };
 }
 
@@ -327,8 +342,8 @@ static struct panel_tile tile_across(const struct attn_panel_product *p, size_t 
         .call_stride = p->turned,
     };
     if (VF_TWO_MULTIPLIERS) {
-        copy_bands(p->bands, x, p->turned, rows, steps);
-        tile.x = p->bands;
+        copy_bands(p->matrix->work, x, p->turned, rows, steps);
+        tile.x = p->matrix->work;
         tile.step_stride = PANEL_ROWS;
         tile.tile_stride = steps * PANEL_ROWS;
     }
@@ -342,15 +357,15 @@ static void multiply_block(const struct attn_panel_product *p, size_t row, size_
     const bool add = p->add || step > 0;
     const struct panel_tile first =
         p->turned ? tile_across(p, row, rows, step, steps) : tile_along(p, row, step);
-    for (size_t column = 0; column < p->columns; column += PANEL) {
-        const size_t left = p->columns - column;
-        float *const y = p->y + row * p->columns + column;
+    for (size_t column = 0; column < p->matrix->columns; column += PANEL) {
+        const size_t left = p->matrix->columns - column;
+        float *const y = p->y + row * p->matrix->columns + column;
         struct panel_tile tile = first;
         tile.y = y;
-        tile.y_stride = p->columns;
+        tile.y_stride = p->matrix->columns;
         tile.start = add ? y : p->bias ? p->bias + column : zeros;
-        tile.start_stride = add ? p->columns : 0;
-        tile.panel = p->panels + column * p->inner + step * PANEL;
+        tile.start_stride = add ? p->matrix->columns : 0;
+        tile.panel = p->matrix->memory + column * p->matrix->inner + step * PANEL;
         tile.inner = steps;
         tile.vectors = left > VF_LANES ? PANEL_VECTORS : 1;
         multiply_panel(&tile, rows, left < PANEL ? left : PANEL);
@@ -360,23 +375,23 @@ static void multiply_block(const struct attn_panel_product *p, size_t row, size_
 /* What sums begin with. */
 static void fill_rows(const struct attn_panel_product *p)
 {
-    const size_t bytes = p->columns * sizeof *p->y;
+    const size_t bytes = p->matrix->columns * sizeof *p->y;
     for (size_t row = 0; row < p->rows; row++)
         if (p->bias)
-            memcpy(p->y + row * p->columns, p->bias, bytes);
+            memcpy(p->y + row * p->matrix->columns, p->bias, bytes);
         else
-            memset(p->y + row * p->columns, 0, bytes);
+            memset(p->y + row * p->matrix->columns, 0, bytes);
 }
 
-static void multiply(const struct attn_panel_product *p)
+static void multiply_panels(const struct attn_panel_product *p)
 {
-    if (p->inner == 0 && !p->add)
+    if (p->matrix->inner == 0 && !p->add)
         fill_rows(p);
     const size_t most = p->turned ? STEPS_ACROSS : STEPS;
-    const size_t pieces = (p->inner + most - 1) / most;
+    const size_t pieces = (p->matrix->inner + most - 1) / most;
     for (size_t piece = 0; piece < pieces; piece++) {
-        const size_t step = piece * p->inner / pieces;
-        const size_t steps = (piece + 1) * p->inner / pieces - step;
+        const size_t step = piece * p->matrix->inner / pieces;
+        const size_t steps = (piece + 1) * p->matrix->inner / pieces - step;
         const size_t floats = p->turned ? BLOCK_FLOATS_ACROSS : BLOCK_FLOATS;
         const size_t block = floats / PANEL_ROWS / steps * PANEL_ROWS;
         for (size_t row = 0; row < p->rows; row += block)

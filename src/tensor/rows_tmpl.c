@@ -6,6 +6,9 @@
 #include "tensor/rows_loss.h"
 #include "tensor/rows_norm.h"
 #include "tensor/rows_panels.h"
+#if VF_TILES
+#    include "tensor/rows_parts.h"
+#endif
 #include "tensor/rows_product.h"
 #include "tensor/rows_recurrent.h"
 #include "tensor/rows_rms.h"
@@ -28,8 +31,15 @@ const struct attn_rows ATTN_ROWS = {
     .turn = turn,
     .sum = sum_rows,
     .dot = dot,
-    .pack = pack,
-    .multiply = multiply,
+#if VF_TILES
+    .packed_floats = either_floats,
+    .pack = pack_either,
+    .multiply = multiply_either,
+#else
+    .packed_floats = panels_floats,
+    .pack = pack_panels,
+    .multiply = multiply_panels,
+#endif
     .cross_entropy = cross_entropy,
     .cell_step = cell_step,
     .cell_back = cell_back,

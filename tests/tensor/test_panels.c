@@ -2,9 +2,10 @@
 #include "tensor/rows.h"
 #include "tensor_test.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 29, INNER = 37, COLUMNS = 70, PADDED = 96, TURNED = 31 };
+enum { ROWS = 29, INNER = 37, COLUMNS = 70, TURNED = 31 };
 
 struct numbers {
     float x[ROWS * INNER], turned[INNER * TURNED], matrix[INNER * COLUMNS], bias[COLUMNS],
@@ -19,6 +20,17 @@ static void fill(struct numbers *n)
     test_fill(n->matrix, INNER * COLUMNS, 2);
     test_fill(n->bias, COLUMNS, 3);
     test_fill(n->begin, ROWS * COLUMNS, 4);
+}
+
+/* Packs what is given; free the memory. */
+static struct attn_packed pack(const struct attn_rows *loops, struct attn_packed given)
+{
+    const size_t floats =
+        loops->packed_floats(given.inner, given.columns, given.few_rows);
+    given.memory = aligned_alloc(64, (floats * sizeof(float) + 63) / 64 * 64);
+    assert_non_null(given.memory);
+    loops->pack(&given);
+    return given;
 }
 
 /* Sizes of a product: tiles of all numbers of rows, panels that are whole and not. */
@@ -45,20 +57,22 @@ static double expected(const struct numbers *n, const struct size *s, bool turne
 static void check(const struct attn_rows *loops, const struct numbers *n,
                   const struct size *s, bool turned)
 {
-    float panels[INNER * PADDED], y[ROWS * COLUMNS + 1];
+    float y[ROWS * COLUMNS + 1];
     const size_t count = s->rows * s->columns;
     const double bound = (double)s->inner * 0x1p-23;
-    loops->pack(panels, n->matrix, s->inner, s->columns, turned);
+    const struct attn_packed packed =
+        pack(loops, (struct attn_packed){.matrix = n->matrix,
+                                         .inner = s->inner,
+                                         .columns = s->columns,
+                                         .turned = turned});
     for (int way = 0; way < 3; way++) { /* plain, with a bias, added */
         memcpy(y, n->begin, count * sizeof *y);
         y[count] = 7.0f;
         loops->multiply(&(struct attn_panel_product){.y = y,
                                                      .x = n->x,
-                                                     .panels = panels,
+                                                     .matrix = &packed,
                                                      .bias = way == 1 ? n->bias : NULL,
                                                      .rows = s->rows,
-                                                     .inner = s->inner,
-                                                     .columns = s->columns,
                                                      .add = way == 2});
         assert_true(y[count] == 7.0f);
         for (size_t i = 0; i < count; i++) {
@@ -70,6 +84,7 @@ static void check(const struct attn_rows *loops, const struct numbers *n,
                        "element", i);
         }
     }
+    free(packed.memory);
 }
 
 static void a_packed_matrix_multiplies_like_the_matrix(void **state)
@@ -85,18 +100,25 @@ static void a_packed_matrix_multiplies_like_the_matrix(void **state)
     }
 }
 
+static struct attn_packed pack_numbers(const struct attn_rows *loops,
+                                       const struct numbers *n, bool turned)
+{
+    return pack(loops, (struct attn_packed){.matrix = n->matrix,
+                                            .inner = INNER,
+                                            .columns = COLUMNS,
+                                            .turned = turned});
+}
+
 /* The last rows of x, with the bias. */
 static void multiply_last(const struct attn_rows *loops, const struct numbers *n,
-                          const float *panels, size_t rows, float *y)
+                          const struct attn_packed *packed, size_t rows, float *y)
 {
-    const struct attn_panel_product product = {.y = y,
-                                               .x = n->x + (ROWS - rows) * INNER,
-                                               .panels = panels,
-                                               .bias = n->bias,
-                                               .rows = rows,
-                                               .inner = INNER,
-                                               .columns = COLUMNS};
-    loops->multiply(&product);
+    loops->multiply(
+        &(struct attn_panel_product){.y = y,
+                                     .x = n->x + (ROWS - rows) * packed->inner,
+                                     .matrix = packed,
+                                     .bias = n->bias,
+                                     .rows = rows});
 }
 
 static void rows_that_lie_as_columns_give_the_same_bits(void **state)
@@ -107,59 +129,95 @@ static void rows_that_lie_as_columns_give_the_same_bits(void **state)
     EACH_TAPE(tape)
     {
         const struct attn_rows *const loops = attn_tape_rows(tape);
-        float panels[INNER * PADDED], lying[ROWS * COLUMNS], standing[ROWS * COLUMNS];
-        static float bands[ATTN_BAND_FLOATS];
-        loops->pack(panels, n.matrix, INNER, COLUMNS, false);
-        multiply_last(loops, &n, panels, ROWS, lying);
+        float lying[ROWS * COLUMNS], standing[ROWS * COLUMNS];
+        const struct attn_packed packed = pack_numbers(loops, &n, false);
+        multiply_last(loops, &n, &packed, ROWS, lying);
         loops->multiply(&(struct attn_panel_product){.y = standing,
                                                      .x = n.turned,
-                                                     .panels = panels,
+                                                     .matrix = &packed,
                                                      .bias = n.bias,
                                                      .rows = ROWS,
-                                                     .inner = INNER,
-                                                     .columns = COLUMNS,
-                                                     .turned = TURNED,
-                                                     .bands = bands});
+                                                     .turned = TURNED});
         assert_memory_equal(standing, lying, sizeof lying);
+        free(packed.memory);
     }
 }
 
 /* More steps than are taken at once, and more rows. */
+enum { MANY = 601, STEPS = ATTN_PANEL_STEPS + 37, WIDTH = 50 };
+
+struct large {
+    float x[MANY * STEPS], turned[STEPS * MANY], matrix[STEPS * WIDTH];
+    float y[MANY * WIDTH], across[MANY * WIDTH];
+    double expected[MANY * WIDTH];
+};
+
+static void fill_large(struct large *l)
+{
+    test_fill(l->x, MANY * STEPS, 1);
+    test_fill(l->matrix, STEPS * WIDTH, 2);
+    for (size_t i = 0; i < MANY * STEPS; i++)
+        l->turned[i % STEPS * MANY + i / STEPS] = l->x[i];
+    for (size_t i = 0; i < MANY * WIDTH; i++) {
+        l->expected[i] = 0.0;
+        for (size_t k = 0; k < STEPS; k++)
+            l->expected[i] += (double)l->x[i / WIDTH * STEPS + k] *
+                              (double)l->matrix[k * WIDTH + i % WIDTH];
+    }
+}
+
 static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
 {
     (void)state;
-    enum { N = 101, STEPS = ATTN_PANEL_STEPS + 37, WIDTH = 50, PANELS = 64 };
-    static float x[N * STEPS], turned[STEPS * N], matrix[STEPS * WIDTH];
-    static float panels[STEPS * PANELS], y[N * WIDTH], across[N * WIDTH];
-    static float bands[ATTN_BAND_FLOATS];
-    test_fill(x, N * STEPS, 1);
-    test_fill(matrix, STEPS * WIDTH, 2);
-    for (size_t i = 0; i < N * STEPS; i++)
-        turned[i % STEPS * N + i / STEPS] = x[i];
+    static struct large l;
+    fill_large(&l);
     EACH_TAPE(tape)
     {
         const struct attn_rows *const loops = attn_tape_rows(tape);
-        struct attn_panel_product product = {.y = y,
-                                             .x = x,
-                                             .panels = panels,
-                                             .rows = N,
-                                             .inner = STEPS,
-                                             .columns = WIDTH};
-        loops->pack(panels, matrix, STEPS, WIDTH, false);
+        const struct attn_packed packed = pack(
+            loops,
+            (struct attn_packed){.matrix = l.matrix, .inner = STEPS, .columns = WIDTH});
+        struct attn_panel_product product = {
+            .y = l.y, .x = l.x, .matrix = &packed, .rows = MANY};
         loops->multiply(&product);
-        product.y = across;
-        product.x = turned;
-        product.turned = N;
-        product.bands = bands;
+        product.y = l.across;
+        product.x = l.turned;
+        product.turned = MANY;
         loops->multiply(&product);
-        assert_memory_equal(across, y, sizeof y);
-        for (size_t i = 0; i < N * WIDTH; i++) {
-            double sum = 0.0;
-            for (size_t k = 0; k < STEPS; k++)
-                sum += (double)x[i / WIDTH * STEPS + k] *
-                       (double)matrix[k * WIDTH + i % WIDTH];
-            test_close((double)y[i], sum, (double)STEPS * 0x1p-24, "element", i);
-        }
+        assert_memory_equal(l.across, l.y, sizeof l.y);
+        for (size_t i = 0; i < MANY * WIDTH; i++)
+            test_close((double)l.y[i], l.expected[i], (double)STEPS * 0x1p-24, "element",
+                       i);
+        free(packed.memory);
+    }
+}
+
+/* Root mean square. */
+static double error_of(const struct attn_rows *loops, struct large *l, bool few_rows)
+{
+    const struct attn_packed packed = pack(
+        loops,
+        (struct attn_packed){
+            .matrix = l->matrix, .inner = STEPS, .columns = WIDTH, .few_rows = few_rows});
+    loops->multiply(&(struct attn_panel_product){
+        .y = l->y, .x = l->x, .matrix = &packed, .rows = MANY});
+    free(packed.memory);
+    double squares = 0.0;
+    for (size_t i = 0; i < MANY * WIDTH; i++)
+        squares +=
+            ((double)l->y[i] - l->expected[i]) * ((double)l->y[i] - l->expected[i]);
+    return sqrt(squares / (MANY * WIDTH));
+}
+
+static void errors_are_no_larger_than_those_of_multiply_adds(void **state)
+{
+    (void)state;
+    static struct large l;
+    fill_large(&l);
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        assert_true(error_of(loops, &l, false) <= error_of(loops, &l, true));
     }
 }
 
@@ -171,15 +229,16 @@ static void a_row_has_the_same_bits_among_any_others(void **state)
     EACH_TAPE(tape)
     {
         const struct attn_rows *const loops = attn_tape_rows(tape);
-        float panels[INNER * PADDED], all[ROWS * COLUMNS], some[ROWS * COLUMNS];
-        loops->pack(panels, n.matrix, INNER, COLUMNS, true);
-        multiply_last(loops, &n, panels, ROWS, all);
+        float all[ROWS * COLUMNS], some[ROWS * COLUMNS];
+        const struct attn_packed packed = pack_numbers(loops, &n, true);
+        multiply_last(loops, &n, &packed, ROWS, all);
         for (size_t rows = 1; rows <= ROWS; rows++) {
             const size_t first = ROWS - rows;
-            multiply_last(loops, &n, panels, rows, some);
+            multiply_last(loops, &n, &packed, rows, some);
             assert_memory_equal(some, all + first * COLUMNS,
                                 rows * COLUMNS * sizeof *some);
         }
+        free(packed.memory);
     }
 }
 
@@ -192,11 +251,120 @@ static void a_value_that_is_not_finite_stays_in_its_row(void **state)
     EACH_TAPE(tape)
     {
         const struct attn_rows *const loops = attn_tape_rows(tape);
-        float panels[INNER * PADDED], y[ROWS * COLUMNS];
-        loops->pack(panels, n.matrix, INNER, COLUMNS, true);
-        multiply_last(loops, &n, panels, ROWS, y);
+        float y[ROWS * COLUMNS];
+        const struct attn_packed packed = pack_numbers(loops, &n, true);
+        multiply_last(loops, &n, &packed, ROWS, y);
         for (size_t i = 0; i < ROWS * COLUMNS; i++)
             assert_int_equal(isnan(y[i]) != 0, i / COLUMNS == 3);
+        free(packed.memory);
+    }
+}
+
+/* What some rows are made of: each alone is more, or less, than three parts of bfloat16
+ * hold.  All numbers times the factor, one of them replaced. */
+static const struct {
+    float factor, replaced;
+} strange[] = {{1.0f, INFINITY},  {1.0f, -INFINITY},     {1.0f, NAN},
+               {0x1p120f, 1.0f},  {1.0f, 3.0e38f},       {0x1p-80f, 0.0f},
+               {0x1p-110f, 0.0f}, {0x1p-120f, INFINITY}, {0.0f, 0.0f},
+               {0x1p45f, 0.0f},   {0x1p-55f, 0.0f}};
+enum { STRANGE = sizeof strange / sizeof *strange };
+
+/* Every second row. */
+static void make_strange(struct numbers *n)
+{
+    for (size_t i = 0; i < STRANGE; i++) {
+        float *const x = n->x + (2 * i + 1) * INNER;
+        for (size_t k = 0; k < INNER; k++)
+            x[k] *= strange[i].factor;
+        x[i + 3] = strange[i].replaced;
+    }
+    for (size_t i = 0; i < ROWS * INNER; i++)
+        n->turned[i % INNER * TURNED + i / INNER] = n->x[i];
+}
+
+/* Like the sum in double, to the rounding of what is summed. */
+static void check_strange(const struct numbers *n, const float *y)
+{
+    for (size_t i = 0; i < ROWS * COLUMNS; i++) {
+        double sum = 0.0, magnitudes = 0.0;
+        for (size_t k = 0; k < INNER; k++) {
+            const double x = (double)n->x[i / COLUMNS * INNER + k];
+            const double product = x * (double)n->matrix[k * COLUMNS + i % COLUMNS];
+            sum += product;
+            magnitudes += fabs(product);
+        }
+        if (!isfinite(sum))
+            assert_true(isnan(sum) ? isnan(y[i]) : (double)y[i] == sum);
+        else
+            assert_true(fabs((double)y[i] - sum) <=
+                        magnitudes * INNER * 0x1p-24 + INNER * 0x1p-126);
+    }
+}
+
+static void extreme_rows_give_what_multiply_adds_give_and_touch_no_other(void **state)
+{
+    (void)state;
+    static struct numbers usual, n;
+    fill(&usual);
+    fill(&n);
+    make_strange(&n);
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        const struct attn_packed packed = pack_numbers(loops, &n, false);
+        float expected[ROWS * COLUMNS], y[ROWS * COLUMNS], across[ROWS * COLUMNS];
+        memset(usual.bias, 0, sizeof usual.bias);
+        multiply_last(loops, &usual, &packed, ROWS, expected);
+        loops->multiply(&(struct attn_panel_product){
+            .y = y, .x = n.x, .matrix = &packed, .rows = ROWS});
+        loops->multiply(&(struct attn_panel_product){.y = across,
+                                                     .x = n.turned,
+                                                     .matrix = &packed,
+                                                     .rows = ROWS,
+                                                     .turned = TURNED});
+        assert_memory_equal(across, y, sizeof y);
+        check_strange(&n, y);
+        for (size_t row = 0; row < ROWS; row += 2)
+            assert_memory_equal(y + row * COLUMNS, expected + row * COLUMNS,
+                                COLUMNS * sizeof *y);
+        free(packed.memory);
+    }
+}
+
+/* Lying either way. */
+static void an_extreme_matrix_gives_what_multiply_adds_give(void **state)
+{
+    (void)state;
+    static struct numbers n;
+    static float turned[INNER * COLUMNS];
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        for (size_t i = 0; i < STRANGE; i++) {
+            fill(&n);
+            for (size_t k = 0; k < INNER * COLUMNS; k++)
+                n.matrix[k] *= strange[i].factor;
+            n.matrix[5 * COLUMNS + 40] = strange[i].replaced;
+            for (size_t k = 0; k < INNER * COLUMNS; k++)
+                turned[k % COLUMNS * INNER + k / COLUMNS] = n.matrix[k];
+            float y[ROWS * COLUMNS], other[ROWS * COLUMNS] = {0.0f};
+            struct attn_packed packed = pack_numbers(loops, &n, false);
+            struct attn_panel_product product = {
+                .y = y, .x = n.x, .matrix = &packed, .rows = ROWS};
+            loops->multiply(&product);
+            check_strange(&n, y);
+            free(packed.memory);
+            packed = pack(loops, (struct attn_packed){.matrix = turned,
+                                                      .inner = INNER,
+                                                      .columns = COLUMNS,
+                                                      .turned = true});
+            product.y = other;
+            product.add = true;
+            loops->multiply(&product);
+            check_strange(&n, other);
+            free(packed.memory);
+        }
     }
 }
 
@@ -206,8 +374,11 @@ int main(void)
         cmocka_unit_test(a_packed_matrix_multiplies_like_the_matrix),
         cmocka_unit_test(rows_that_lie_as_columns_give_the_same_bits),
         cmocka_unit_test(a_product_larger_than_a_block_is_the_sum_of_its_steps),
+        cmocka_unit_test(errors_are_no_larger_than_those_of_multiply_adds),
         cmocka_unit_test(a_row_has_the_same_bits_among_any_others),
         cmocka_unit_test(a_value_that_is_not_finite_stays_in_its_row),
+        cmocka_unit_test(extreme_rows_give_what_multiply_adds_give_and_touch_no_other),
+        cmocka_unit_test(an_extreme_matrix_gives_what_multiply_adds_give),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
