@@ -9,6 +9,7 @@
  * in one sweep: scores are computed again, block by block, and nothing of size Lq · Lk is
  * kept.  This file checks and plans; who does what is for backward_units.c, and a group
  * of queries is the work of backward_group.c. */
+#include "attention/backward_part_keys.h"
 #include "attention/backward_parts.h"
 #include "attention/backward_units.h"
 #include "attention/gradients.h"
@@ -68,9 +69,28 @@ static void choose_groups(struct attn_backward *backward)
     backward->plain = group_size(width, ATTN_BACKWARD_LANES);
     backward->by_parts =
         backward->parts ? group_size(ATTN_TILE_STEP, ATTN_PART_LANES) : backward->plain;
+    backward->by_kept_parts = group_size(ATTN_TILE_STEP, ATTN_KEPT_PART_LANES);
     const bool more = backward->by_parts.panels > backward->plain.panels;
     backward->panels = more ? backward->by_parts.panels : backward->plain.panels;
     backward->lanes = more ? backward->by_parts.lanes : backward->plain.lanes;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static void find_longest(struct attn_backward *backward)
+{
+    for (int64_t s = 0; s < backward->problem.sequences;
+         s += attn_sequences_alike(&backward->problem, s)) {
+        const struct attn_sequence sequence =
+            attn_problem_sequence(&backward->problem, s);
+        backward->longest_keys = larger(backward->longest_keys, sequence.Lk);
+        if (backward->parts && attn_part_keys_stay(backward, &sequence))
+            backward->longest_kept_keys =
+                larger(backward->longest_kept_keys, sequence.Lk);
+    }
 }
 
 static attn_status backward_init(struct attn_backward *backward, attn_context *context,
@@ -95,12 +115,7 @@ static attn_status backward_init(struct attn_backward *backward, attn_context *c
     backward->D_whole = attn_whole(shape->D, lanes);
     backward->Dv_whole = attn_whole(shape->Dv, lanes);
     lay_out_bias(backward, shape);
-    for (int64_t s = 0; s < backward->problem.sequences;
-         s += attn_sequences_alike(&backward->problem, s)) {
-        const int64_t Lk = attn_problem_sequence(&backward->problem, s).Lk;
-        if (Lk > backward->longest_keys)
-            backward->longest_keys = Lk;
-    }
+    find_longest(backward);
     return ATTN_OK;
 }
 

@@ -1,13 +1,12 @@
-/* A group of the backward pass: loads its panels, walks a block, stores its gradients. */
+/* A group of the backward pass: walks a block, and stores its gradients.  Loading it is
+ * the work of backward_load.c. */
 #include "attention/backward_at_once.h"
 #include "attention/backward_bias.h"
 #include "attention/backward_forget.h"
 #include "attention/backward_parts.h"
 #include "attention/rows.h"
-#include "attention/weighting.h"
 #include "attention/widen.h"
 #include "kernel/dropout.h"
-#include <math.h>
 #include <string.h>
 
 /* ---- Scratch --------------------------------------------------------------------------
@@ -96,152 +95,6 @@ void attn_backward_group_init(struct attn_backward_group *group,
     group->block.dropout = options->dropout > 0.0;
     group->block.dropout_threshold = attn_dropout_threshold(options->dropout);
     group->block.dropout_factor = (float)attn_dropout_factor(options->dropout);
-}
-
-/* ---- Loading --------------------------------------------------------------------------
- */
-
-/* What each lane knows of its query before it sees a key. */
-static void load_lanes(struct attn_backward_group *group,
-                       struct attn_backward_panel *panel)
-{
-    const struct attn_problem *const problem = &group->backward->problem;
-    const struct attn_head *const head = &group->walk.head;
-    const float *const lse_of_rows =
-        problem->tensors->lse + head->row + panel->forward.first_query;
-    if (!attn_weighting_find(&panel->forward, panel->inverse, &group->walk, lse_of_rows,
-                             &group->block.forward, group->block.score))
-        group->lse_serves = false;
-    for (int64_t lane = 0; lane < panel->forward.queries; lane++) {
-        const int64_t query = panel->forward.first_query + lane;
-        const double lse = (double)lse_of_rows[lane];
-        const double of_sink = head->sink == -INFINITY ? 0.0
-                                                       : exp((double)head->sink - lse) *
-                                                             (double)panel->delta[lane];
-        group->sink_sum -= of_sink;
-        const float delta = panel->delta[lane];
-        if (group->forget_rows)
-            group->forget_rows[query] =
-                isnan(lse) || isnan(delta) ? (double)NAN : of_sink;
-        if (problem->options->dropout > 0.0) {
-            const struct attn_dropout_row row =
-                attn_dropout_row(problem->options->dropout_seed,
-                                 group->walk.sequence.index, head->h, query);
-            panel->forward.draw_low[lane] = (int32_t)row.low;
-            panel->forward.draw_high[lane] = (int32_t)row.high;
-        }
-    }
-}
-
-/* Takes queries into the next panel of the group. */
-static void load_panel(struct attn_backward_group *group, const void *output_gradient,
-                       int64_t first_query, int64_t queries)
-{
-    const struct attn_backward *const backward = group->backward;
-    const struct attn_problem *const problem = &backward->problem;
-    const attn_shape *const shape = problem->shape;
-    struct attn_backward_panel *const panel = &group->panels[group->count];
-    const size_t lanes = backward->kernels->lanes;
-    panel->column = (size_t)(first_query - group->first_query);
-    attn_panel_load(&panel->forward, &group->walk, first_query, queries);
-
-    const struct attn_matrix gradient = attn_rows_of(
-        &backward->gradients->output, output_gradient, first_query, queries, shape->Dv);
-    const attn_input O = attn_read_output(&problem->tensors->output);
-    const struct attn_matrix output =
-        attn_rows_of(&O, group->walk.head.output, first_query, queries, shape->Dv);
-    const size_t width = panel->forward.vectors * lanes;
-    backward->kernels->backward->load(panel->output_gradient, width, &gradient, 1.0f);
-    backward->kernels->backward->load(group->output, width, &output, 1.0f);
-    backward->kernels->backward->delta(panel, group->output);
-    if (panel->query_gradient && !group->at_once)
-        memset(panel->query_gradient, 0, panel->forward.D * width * sizeof(float));
-    load_lanes(group, panel);
-    group->stored[group->count++] = false;
-}
-
-/* The queries of the group and their output's gradients, row by row; its panels are
- * loaded. */
-static void load_rows(struct attn_backward_group *group, const void *output_gradient)
-{
-    const struct attn_backward *const backward = group->backward;
-    const struct attn_problem *const problem = &backward->problem;
-    const struct attn_matrix query =
-        attn_rows_of(&problem->tensors->query, group->walk.head.query, group->first_query,
-                     group->queries, problem->shape->D);
-    const struct attn_matrix gradient =
-        attn_rows_of(&backward->gradients->output, output_gradient, group->first_query,
-                     group->queries, problem->shape->Dv);
-    const attn_input O = attn_read_output(&problem->tensors->output);
-    const struct attn_matrix output =
-        attn_rows_of(&O, group->walk.head.output, group->first_query, group->queries,
-                     problem->shape->Dv);
-    group->by_parts = attn_backward_parts_load(group, &query, &output, &gradient);
-    if (group->by_parts)
-        return;
-    group->query_rows = attn_backward_rows(group, group->query_pack, &query);
-    group->gradient_rows = attn_backward_rows(group, group->gradient_pack, &gradient);
-    group->queries_finite = backward->kernels->backward->is_finite(&query) &&
-                            backward->kernels->backward->is_finite(&gradient);
-}
-
-struct attn_group_size attn_backward_group_size(const struct attn_backward *backward,
-                                                const struct attn_sequence *sequence)
-{
-    return attn_backward_takes_parts(backward, sequence) ? backward->by_parts
-                                                         : backward->plain;
-}
-
-/* How many of the queries left, all of one row of the layout, the next panel takes. */
-static int64_t next_panel(const struct attn_backward *backward,
-                          const struct attn_group_size *size, int64_t queries_left)
-{
-    return size->panel_lanes == backward->plain.panel_lanes
-               ? attn_next_panel(backward->kernels, queries_left)
-               : attn_least(queries_left, (int64_t)size->panel_lanes);
-}
-
-int64_t attn_backward_group_queries(const struct attn_backward *backward,
-                                    const struct attn_sequence *sequence, int64_t query,
-                                    int64_t queries_left)
-{
-    const struct attn_group_size size = attn_backward_group_size(backward, sequence);
-    int64_t queries = 0;
-    queries_left = attn_queries_alike(&backward->problem, query, queries_left);
-    for (size_t p = 0; p < size.panels && queries < queries_left; p++)
-        queries += next_panel(backward, &size, queries_left - queries);
-    return queries;
-}
-
-int64_t attn_backward_group_load(struct attn_backward_group *group, int64_t first_query)
-{
-    const struct attn_backward *const backward = group->backward;
-    const struct attn_sequence *const sequence = &group->walk.sequence;
-    const void *const output_gradient =
-        attn_input_row(&backward->gradients->output, sequence->b, group->walk.head.h,
-                       sequence->first_query);
-
-    const struct attn_group_size size = attn_backward_group_size(backward, sequence);
-    const int64_t end =
-        first_query + attn_backward_group_queries(backward, sequence, first_query,
-                                                  sequence->Lq - first_query);
-    group->first_query = first_query;
-    group->queries = end - first_query;
-    group->count = 0;
-    group->sink_sum = 0.0;
-    group->bias_sum = 0.0;
-    group->lse_serves = true;
-    if (group->vector_sums)
-        memset(group->vector_sums, 0,
-               (size_t)backward->problem.shape->D * backward->kernels->lanes *
-                   sizeof *group->vector_sums);
-    for (int64_t query = first_query; query < end;) {
-        const int64_t queries = next_panel(backward, &size, end - query);
-        load_panel(group, output_gradient, query, queries);
-        query += queries;
-    }
-    load_rows(group, output_gradient);
-    return end;
 }
 
 /* ---- A block of keys ------------------------------------------------------------------
@@ -463,11 +316,11 @@ static void show_run(struct attn_backward_group *group, struct attn_key_range ru
     };
     if (keys.first >= keys.end)
         return;
-    attn_widen(&group->walk, keys.first, keys.end);
     if (group->by_parts) {
         attn_backward_parts_show(group, keys);
         return;
     }
+    attn_widen(&group->walk, keys.first, keys.end);
     fill_lanes(group, keys);
     struct filled filled;
     show_panels(group, keys, &filled);

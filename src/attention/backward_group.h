@@ -9,8 +9,14 @@
 #include "kernel/part_table.h"
 
 /* Panels of a group at most.  144 lanes of queries share a block: 96 and 192 are 1-4 %
- * slower at one head size or the other.  By tiles 192 do, in panels of two vectors. */
-enum { ATTN_BACKWARD_PANELS = 12, ATTN_BACKWARD_LANES = 144, ATTN_PART_LANES = 192 };
+ * slower at one head size or the other.  By tiles 192 do, in panels of two vectors, or
+ * where split keys stay 128. */
+enum {
+    ATTN_BACKWARD_PANELS = 12,
+    ATTN_BACKWARD_LANES = 144,
+    ATTN_PART_LANES = 192,
+    ATTN_KEPT_PART_LANES = 128,
+};
 
 /* A full group. */
 struct attn_group_size {
@@ -25,11 +31,18 @@ struct attn_backward {
     attn_output bias;   /* its gradient, or where that is summed in fp32 */
     size_t bias_floats; /* of the latter; 0 for none */
     const struct attn_kernels *kernels;
-    const struct attn_part_kernels *parts;  /* NULL: not used */
-    struct attn_group_size plain, by_parts; /* of sequences that take parts or not */
-    size_t panels, lanes;                   /* the more of either */
-    size_t D_whole, Dv_whole;               /* D and Dv rounded up to whole vectors */
-    int64_t longest_keys;                   /* of any sequence */
+    const struct attn_part_kernels *parts; /* NULL: not used */
+    /* Of sequences that take no parts, or do, or whose keys stay in parts. */
+    struct attn_group_size plain, by_parts, by_kept_parts;
+    size_t panels, lanes;      /* the more of either */
+    size_t D_whole, Dv_whole;  /* D and Dv rounded up to whole vectors */
+    int64_t longest_keys;      /* of any sequence */
+    int64_t longest_kept_keys; /* of those whose keys stay in parts */
+};
+
+/* Of all queries of a group. */
+struct attn_group_rows {
+    struct attn_matrix query, output, output_gradient;
 };
 
 /* Gradients of the keys of one sequence and key head, before the scale. */
@@ -38,9 +51,18 @@ struct attn_backward_sums {
     float *value; /* [Lk][Dv_whole] */
 };
 
+/* Keys and values of a head in parts, of all blocks or one; see backward_part_keys.h. */
+struct attn_kept_keys {
+    float *key, *value, *turned_key;                /* of the first block */
+    size_t key_floats, value_floats, turned_floats; /* of a block */
+    struct attn_matrix key_rows, value_rows;        /* all of the head's */
+    bool stay;                                      /* all blocks are there */
+};
+
 /* Scratch of a group by tiles; see backward_parts.h. */
 struct attn_backward_parts {
-    float *key, *value, *turned_key;        /* of a run of keys */
+    struct attn_kept_keys keys;
+    float *output, *output_floats;          /* left; row by row, if not fp32 */
     float *query, *output_gradient;         /* in the lanes: [panel] */
     float *query_rows, *gradient_rows;      /* row by row */
     float *weight, *gradient;               /* [tile of keys][panel] */
@@ -69,7 +91,6 @@ struct attn_backward_group {
     struct attn_backward_panel panels[ATTN_BACKWARD_PANELS];
     struct attn_backward_block block;
     bool queries_finite;
-    bool lse_serves;                   /* all weights come of it alone */
     bool by_parts;                     /* as all of the group's numbers fit */
     bool at_once;                      /* see backward_at_once.h; then: */
     bool stored[ATTN_BACKWARD_PANELS]; /* the gradients of these queries */

@@ -27,14 +27,27 @@ void attn_backward_parts_init(struct attn_backward_group *group, float *scratch)
  * finite, and both fit. */
 void attn_backward_look_at_keys(struct attn_backward_group *group, int64_t hk);
 
-/* Takes on the group's queries and output gradients, whose panels are loaded, if they and
- * the keys fit; or returns false. */
-bool attn_backward_parts_load(struct attn_backward_group *group,
-                              const struct attn_matrix *query,
-                              const struct attn_matrix *output,
-                              const struct attn_matrix *output_gradient);
+/* Takes on these rows, as floats from then on, if they and the keys fit and lse serves
+ * for them; or returns false. */
+bool attn_backward_parts_load_rows(struct attn_backward_group *group,
+                                   struct attn_group_rows *rows);
 
-/* Shows the group a run of keys, at most ATTN_BLOCK_KEYS, which were widened. */
+/* Those of panel p in its lanes, and their g·o. */
+void attn_backward_parts_load_panel(struct attn_backward_group *group, size_t p,
+                                    const struct attn_group_rows *rows);
+
+/* Rows of floats: these, or where they are of another type, or elements not side by side,
+ * copies of whole vectors, in `floats` unless that is NULL. */
+struct attn_matrix attn_rows_of_floats(const struct attn_backward *backward,
+                                       const struct attn_matrix *from, float *floats);
+
+/* Where queries, or output gradients, of panel p lie in the lanes. */
+static inline size_t attn_parts_of_panel(size_t p, size_t size)
+{
+    return p * attn_floats_in_parts(size, ATTN_TILE_STEP);
+}
+
+/* Shows the group a run of keys, at most ATTN_BLOCK_KEYS. */
 void attn_backward_parts_show(struct attn_backward_group *group,
                               struct attn_key_range keys);
 

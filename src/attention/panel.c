@@ -64,11 +64,12 @@ size_t attn_query_floats(const struct attn_problem *problem,
     return problem->options->additive ? attn_additive_floats(D, width) : D * width;
 }
 
-void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
-                     int64_t first_query, int64_t queries)
+void attn_panel_place(struct attn_panel *panel, const struct attn_walk *walk,
+                      int64_t first_query, int64_t queries)
 {
     const attn_input *const query = &walk->problem->tensors->query;
     const int64_t lanes = (int64_t)walk->kernels->lanes;
+    const bool linear = attn_problem_is_linear(walk->problem);
     panel->first_query = first_query;
     panel->queries = queries;
     panel->vectors = (size_t)((queries + lanes - 1) / lanes);
@@ -77,22 +78,27 @@ void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
         attn_rows_of(query, walk->head.query, first_query, queries, (int64_t)panel->D);
     panel->additive.vector = walk->head.additive;
     panel->additive.scale = walk->problem->options->scale;
-    const size_t width = panel->vectors * walk->kernels->lanes;
-    const bool linear = attn_problem_is_linear(walk->problem);
-    const float scale = linear ? 1.0f : walk->problem->options->scale;
-    panel->scale = scale;
-    panel->takes_logarithm = linear;
     panel->additive.single = walk->sequence.Lq == 1;
+    panel->scale = linear ? 1.0f : walk->problem->options->scale;
+    panel->takes_logarithm = linear;
+    attn_forget_load(panel, walk);
+}
+
+void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
+                     int64_t first_query, int64_t queries)
+{
+    attn_panel_place(panel, walk, first_query, queries);
+    const struct attn_matrix *const rows = &panel->rows;
+    const size_t width = panel->vectors * walk->kernels->lanes;
     if (walk->head.additive)
-        walk->kernels->load_additive(panel, &panel->rows);
+        walk->kernels->load_additive(panel, rows);
     else if (walk->pairs)
-        walk->pairs->load(panel->query, width, &panel->rows, scale);
+        walk->pairs->load(panel->query, width, rows, panel->scale);
     else
-        walk->kernels->load(panel->query, width, &panel->rows, scale);
-    if (linear)
+        walk->kernels->load(panel->query, width, rows, panel->scale);
+    if (panel->takes_logarithm)
         walk->kernels->linear->features(panel->query, panel->D, width, width,
                                         walk->problem->options->feature);
-    attn_forget_load(panel, walk);
 }
 
 struct attn_key_range attn_panel_keys(const struct attn_panel *panel,

@@ -84,9 +84,14 @@ int64_t attn_next_block(const struct attn_walk *walk, int64_t query, int64_t key
 size_t attn_query_floats(const struct attn_problem *problem,
                          const struct attn_kernels *kernels);
 
-/* Takes queries of the walk: sets vectors, position and query, whose D and memory stand
- * already.  Queries are multiplied by the scale, unless their scores are additive, or
- * become features, if they are linear. */
+/* Takes queries of the walk, but not their elements: sets vectors and position; D stands
+ * already. */
+void attn_panel_place(struct attn_panel *panel, const struct attn_walk *walk,
+                      int64_t first_query, int64_t queries);
+
+/* The same with the elements, in query, whose memory stands already.  Queries are
+ * multiplied by the scale, unless their scores are additive, or become features, if they
+ * are linear. */
 void attn_panel_load(struct attn_panel *panel, const struct attn_walk *walk,
                      int64_t first_query, int64_t queries);
 

@@ -20,7 +20,17 @@ static inline struct attn_matrix attn_rows_of(const attn_input *x, const void *h
     };
 }
 
-/* The same, to be written. */
+/* Rows first and on of a matrix. */
+static inline struct attn_matrix attn_rows_among(const struct attn_matrix *of,
+                                                 int64_t first, int64_t rows)
+{
+    struct attn_matrix some = *of;
+    some.x = attn_element(of->x, of->type, first * of->row_stride);
+    some.rows = (size_t)rows;
+    return some;
+}
+
+/* Rows first and on, to be written. */
 static inline struct attn_target attn_rows_to(const attn_output *x, void *head,
                                               int64_t first, int64_t rows, int64_t size)
 {

@@ -14,6 +14,14 @@ static bool is_exact(float lse)
     return !(fabsf(lse) > LARGEST_LSE) || lse == -INFINITY;
 }
 
+bool attn_lse_serves(const float *lse, int64_t rows)
+{
+    bool serves = true;
+    for (int64_t row = 0; row < rows && serves; row++)
+        serves = is_exact(lse[row]);
+    return serves;
+}
+
 static void walk_over_keys(struct attn_panel *panel, float *inverse,
                            struct attn_walk *walk, struct attn_block *block,
                            float *scores)
@@ -46,14 +54,11 @@ static void walk_over_keys(struct attn_panel *panel, float *inverse,
             attn_inverse_of_row(panel->reference[lane], panel->sum[lane], sink);
 }
 
-bool attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
+void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
                          const float *lse, struct attn_block *block, float *scores)
 {
     const int64_t width = (int64_t)(panel->vectors * walk->kernels->lanes);
-    bool all_exact = lse;
-    for (int64_t lane = 0; lane < panel->queries && all_exact; lane++)
-        all_exact = is_exact(lse[lane]);
-    if (!all_exact)
+    if (!lse || !attn_lse_serves(lse, panel->queries))
         walk_over_keys(panel, inverse, walk, block, scores);
     /* A row's weights have the same bits whatever rows share its panel. */
     for (int64_t lane = 0; lane < width; lane++) {
@@ -64,5 +69,4 @@ bool attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_w
         panel->reference[lane] = empty ? INFINITY : lse[lane];
         inverse[lane] = empty ? 0.0f : 1.0f;
     }
-    return all_exact;
 }

@@ -5,11 +5,14 @@
 
 #include "attention/panel.h"
 
+/* Whether lse is exact enough for all of these rows. */
+bool attn_lse_serves(const float *lse, int64_t rows);
+
 /* Sets the panel's references and inverse, both of each lane: weight = e^(score −
  * reference) · inverse, the latter 0 where the lane sees nothing.  lse is that of the
  * panel's first query, or NULL; block and scores, [ATTN_BLOCK_KEYS][width], are scratch.
- * Returns whether lse was exact enough for all rows, so that no score was looked at. */
-bool attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
+ * Where lse serves for all rows, no score is looked at. */
+void attn_weighting_find(struct attn_panel *panel, float *inverse, struct attn_walk *walk,
                          const float *lse, struct attn_block *block, float *scores);
 
 #endif

@@ -24,6 +24,7 @@ struct attn_backward_panel {
     float *query_gradient;           /* [D][width], without the scale */
     float inverse[ATTN_PANEL_LANES]; /* weight = e^(score − reference) · inverse */
     float delta[ATTN_PANEL_LANES];   /* g·o */
+    bool has_nan;                    /* among the references */
 };
 
 struct attn_backward_block {

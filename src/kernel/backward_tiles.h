@@ -77,7 +77,7 @@ static void queue_query(struct part_queue *queue, const struct attn_part_keys *k
 
 /* What the lanes of one vector of a show need. */
 struct part_lanes {
-    vf reference, inverse, delta;
+    vf reference, delta;
     vi draw_low, draw_high;
 };
 
@@ -86,7 +86,6 @@ INLINE struct part_lanes load_lanes_of(const struct attn_backward_panel *panel, 
     const size_t lane = v * VF_LANES;
     return (struct part_lanes){
         .reference = vf_load(panel->forward.reference + lane),
-        .inverse = vf_load(panel->inverse + lane),
         .delta = vf_load(panel->delta + lane),
         .draw_low = vi_load(panel->forward.draw_low + lane),
         .draw_high = vi_load(panel->forward.draw_high + lane),
@@ -97,7 +96,8 @@ INLINE struct part_lanes load_lanes_of(const struct attn_backward_panel *panel, 
  * and it would get the rounding error for a gradient; it gets 0. */
 #define WEIGHT_OF_ONE (1.0f - 0x1p-16f)
 
-/* A pair's weight, after dropout, and the gradient of its score. */
+/* A pair's weight, after dropout, and the gradient of its score.  What lse is finite for
+ * has an inverse of 1, and what sees nothing a reference of infinity. */
 INLINE void differentiate_pair(const struct attn_part_show *show,
                                const struct part_lanes *lanes, size_t row, size_t v,
                                vf *weight, vf *gradient, const bool plain)
@@ -106,7 +106,7 @@ INLINE void differentiate_pair(const struct attn_part_show *show,
     const size_t at = (row * show->panel->forward.vectors + v) * VF_LANES;
     const vf s = vf_load(show->score + at);
     vf by_weight = vf_load(show->by_weight + at);
-    vf w = vf_exp_flushed(s - lanes->reference) * lanes->inverse;
+    vf w = vf_exp_flushed(s - lanes->reference);
     *weight = w;
     if (plain) {
         *gradient = w * (by_weight - lanes->delta);
@@ -193,7 +193,7 @@ static void bend_show(const struct attn_part_show *show)
 {
     const struct attn_panel *const panel = &show->panel->forward;
     const struct attn_block *const keys = &show->block.forward;
-    if (show->plain)
+    if (show->plain && show->shows_all)
         return;
     if (adds_bias_at_once(panel, keys))
         add_bias(show->block.score, panel, keys, 0, keys->keys, NULL);
@@ -237,10 +237,11 @@ static const struct attn_part_kernels backward_parts = {
                 "tiles, " ATTN_ISA_NAME,
     .open = tiles_open,
     .close = tiles_close,
-    .fits = fits_parts,
+    .largest = largest_element,
     .split_left = split_left,
     .split_turned = split_turned,
     .split_right = split_right,
+    .split_lanes = split_lanes,
     .step = backward_by_tiles,
     .multiply = multiply_in_parts,
 };

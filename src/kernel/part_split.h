@@ -23,141 +23,162 @@ INLINE bool has_all(const struct attn_matrix *from, size_t rows, size_t size)
     return from->element_stride == 1 && from->rows >= rows && from->size >= size;
 }
 
-/* A row's parts, a step a tile. */
-INLINE void split_row(float *to, const struct attn_matrix *from, size_t row,
-                      const bool whole)
+/* In each lane the bits of the largest size so far; those of NaN are above all others. */
+INLINE vi larger_bits(vi most, vf x)
 {
-    for (size_t n = 0; n < from->size; n += ATTN_TILE_STEP) {
-        store_parts(to, ATTN_TILE_FLOATS, load_part_of(from, row, n, whole),
-                    load_part_of(from, row, n + VF_LANES, whole));
-        to += ATTN_PART_FLOATS;
-    }
+    return vi_max(most, vf_bits(vf_abs(x)));
 }
 
-static void split_left(float *to, const struct attn_matrix *given)
+static int32_t most_of_lanes(vi most)
+{
+    int32_t largest = 0;
+    for (size_t lane = 0; lane < VF_LANES; lane++)
+        largest = most[lane] > largest ? most[lane] : largest;
+    return largest;
+}
+
+/* A row's parts, a step a tile. */
+INLINE vi split_row(float *to, const struct attn_matrix *from, size_t row, vi most,
+                    const bool whole)
+{
+    for (size_t n = 0; n < from->size; n += ATTN_TILE_STEP) {
+        const vf first = load_part_of(from, row, n, whole);
+        const vf second = load_part_of(from, row, n + VF_LANES, whole);
+        store_parts(to, ATTN_TILE_FLOATS, first, second);
+        most = larger_bits(larger_bits(most, first), second);
+        to += ATTN_PART_FLOATS;
+    }
+    return most;
+}
+
+static int32_t split_left(float *to, const struct attn_matrix *given)
 {
     const struct attn_matrix from = *given;
     const size_t steps = attn_tile_steps(from.size);
     const size_t whole = has_all(&from, 0, steps * ATTN_TILE_STEP) ? from.rows : 0;
+    vi most = {0};
     for (size_t row = 0; row < attn_tile_steps(from.rows) * ATTN_TILE_STEP; row++) {
         float *const at = to + row / ATTN_TILE_EDGE * steps * ATTN_PART_FLOATS +
                           row % ATTN_TILE_EDGE * VF_LANES;
-        if (row < whole)
-            split_row(at, &from, row, true);
-        else
-            split_row(at, &from, row, false);
+        most = row < whole ? split_row(at, &from, row, most, true)
+                           : split_row(at, &from, row, most, false);
     }
+    return most_of_lanes(most);
 }
 
 /* A step of rows by a tile of elements. */
-INLINE void split_pairs(float *to, const struct attn_matrix *from, size_t row, size_t n,
-                        const bool whole)
+INLINE vi split_pairs(float *to, const struct attn_matrix *from, size_t row, size_t n,
+                      vi most, const bool whole)
 {
 #pragma GCC unroll 2
     for (size_t i = row; i < row + ATTN_TILE_EDGE; i++) {
-        store_parts(to, ATTN_TILE_FLOATS, load_part_of(from, i, n, whole),
-                    load_part_of(from, i + ATTN_TILE_EDGE, n, whole));
+        const vf first = load_part_of(from, i, n, whole);
+        const vf second = load_part_of(from, i + ATTN_TILE_EDGE, n, whole);
+        store_parts(to, ATTN_TILE_FLOATS, first, second);
+        most = larger_bits(larger_bits(most, first), second);
         to += VF_LANES;
     }
+    return most;
 }
 
-static void split_right(float *to, const struct attn_matrix *given)
+static int32_t split_right(float *to, const struct attn_matrix *given)
 {
     const struct attn_matrix from = *given;
+    vi most = {0};
     for (size_t row = 0; row < from.rows; row += ATTN_TILE_STEP)
         for (size_t n = 0; n < from.size; n += VF_LANES) {
-            if (has_all(&from, row + ATTN_TILE_STEP, n + VF_LANES))
-                split_pairs(to, &from, row, n, true);
-            else
-                split_pairs(to, &from, row, n, false);
+            const bool whole = has_all(&from, row + ATTN_TILE_STEP, n + VF_LANES);
+            most = whole ? split_pairs(to, &from, row, n, most, true)
+                         : split_pairs(to, &from, row, n, most, false);
             to += ATTN_PART_FLOATS;
         }
+    return most_of_lanes(most);
 }
 
-/* The same, turned. */
-INLINE void split_square(float *to, const struct attn_matrix *from, size_t row, size_t n,
-                         const bool whole)
+/* Squares of 16 rows times a factor, turned, as pairs: a row's element with that of the
+ * row 16 further, or with its own element 16 further. */
+INLINE void split_squares(float *to, const struct attn_matrix *from, size_t row, size_t n,
+                          size_t other_row, size_t other_n, float factor,
+                          const bool whole)
 {
-    vf part[BF16_PARTS][ATTN_TILE_EDGE];
+    vf x[ATTN_TILE_EDGE], y[ATTN_TILE_EDGE];
 #pragma GCC unroll 16
-    for (size_t i = 0; i < ATTN_TILE_EDGE; i++) {
-        vf a[BF16_PARTS], b[BF16_PARTS];
-        split_in_parts(load_part_of(from, row + i, n, whole), a);
-        split_in_parts(load_part_of(from, row + i + ATTN_TILE_EDGE, n, whole), b);
-#pragma GCC unroll 3
-        for (size_t k = 0; k < BF16_PARTS; k++)
-            part[k][i] = pair_parts(a[k], b[k]);
-    }
-#pragma GCC unroll 3
-    for (size_t k = 0; k < BF16_PARTS; k++) {
-        transpose_square(part[k]);
+    for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
+        x[i] = load_part_of(from, row + i, n, whole) * factor;
+    transpose_square(x);
 #pragma GCC unroll 16
-        for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
-            vf_store(to + k * ATTN_TILE_FLOATS + i * VF_LANES, part[k][i]);
-    }
+    for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
+        y[i] = load_part_of(from, other_row + i, other_n, whole) * factor;
+    transpose_square(y);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
+        store_parts(to + i * VF_LANES, ATTN_TILE_FLOATS, x[i], y[i]);
 }
 
 static void split_turned(float *to, const struct attn_matrix *given)
 {
     const struct attn_matrix from = *given;
-    const size_t steps = attn_tile_steps(from.rows);
-    for (size_t n = 0; n < from.size; n += ATTN_TILE_EDGE)
+    const size_t steps = attn_tile_steps(from.rows), edge = ATTN_TILE_EDGE;
+    for (size_t n = 0; n < from.size; n += edge)
         for (size_t step = 0; step < steps; step++) {
             const size_t row = step * ATTN_TILE_STEP;
-            if (has_all(&from, row + ATTN_TILE_STEP, n + ATTN_TILE_EDGE))
-                split_square(to, &from, row, n, true);
+            if (has_all(&from, row + ATTN_TILE_STEP, n + edge))
+                split_squares(to, &from, row, n, row + edge, n, 1.0f, true);
             else
-                split_square(to, &from, row, n, false);
+                split_squares(to, &from, row, n, row + edge, n, 1.0f, false);
             to += ATTN_PART_FLOATS;
         }
 }
 
-/* Products of three such numbers, and sums of many, stay far from both ends of fp32. */
-#define PART_LEAST 0x1p-30f
-#define PART_MOST 0x1p30f
-
-INLINE vi larger_bits(vi most, vf x)
+static void split_lanes(float *to, size_t columns, const struct attn_matrix *given,
+                        float scale)
 {
-    const vi bits = vf_bits(vf_abs(x)); /* those of NaN are above all others */
-    return vi_select(bits > most, bits, most);
+    const struct attn_matrix from = *given;
+    const size_t edge = ATTN_TILE_EDGE;
+    for (size_t n = 0; n < from.size; n += ATTN_TILE_STEP)
+        for (size_t row = 0; row < columns; row += edge) {
+            if (has_all(&from, row + edge, n + ATTN_TILE_STEP))
+                split_squares(to, &from, row, n, row, n + edge, scale, true);
+            else
+                split_squares(to, &from, row, n, row, n + edge, scale, false);
+            to += ATTN_PART_FLOATS;
+        }
 }
 
-enum { FITS_CHAINS = 4 };
+enum { LARGEST_CHAINS = 4 };
 
-INLINE bool fits_of(const struct attn_matrix *matrix, const attn_type type)
+INLINE int32_t largest_element_of(const struct attn_matrix *matrix, const attn_type type)
 {
     const ptrdiff_t bytes = type == ATTN_F32 ? 4 : 2;
-    vi most[FITS_CHAINS] = {{0}};
+    const size_t together = LARGEST_CHAINS * VF_LANES;
+    vi most[LARGEST_CHAINS] = {{0}};
     for (size_t row = 0; row < matrix->rows; row++) {
         const char *const x =
             (const char *)matrix->x + (ptrdiff_t)row * matrix->row_stride * bytes;
         size_t n = 0;
-        for (; matrix->element_stride == 1 && n + FITS_CHAINS * VF_LANES <= matrix->size;
-             n += FITS_CHAINS * VF_LANES)
+        for (; matrix->element_stride == 1 && n + together <= matrix->size; n += together)
 #pragma GCC unroll 4
-            for (size_t i = 0; i < FITS_CHAINS; i++)
+            for (size_t i = 0; i < LARGEST_CHAINS; i++)
                 most[i] = larger_bits(
                     most[i], vf_load_as(x + (ptrdiff_t)(n + i * VF_LANES) * bytes, type));
         for (; n < matrix->size; n += VF_LANES)
             most[0] = larger_bits(most[0], load_elements(matrix, row, n, type));
     }
-    for (size_t i = 1; i < FITS_CHAINS; i++)
-        most[0] = larger_bits(most[0], vf_from_bits(most[i]));
-    const vf largest = vf_from_bits(most[0]);
-    return !vi_any(~(largest <= PART_MOST)) &&
-           (vi_any(largest >= PART_LEAST) || !vi_any(largest != 0.0f));
+    for (size_t i = 1; i < LARGEST_CHAINS; i++)
+        most[0] = vi_max(most[0], most[i]);
+    return most_of_lanes(most[0]);
 }
 
-static bool fits_parts(const struct attn_matrix *given)
+static int32_t largest_element(const struct attn_matrix *given)
 {
     const struct attn_matrix turned = turned_matrix(given);
     const struct attn_matrix *const matrix =
         is_turned(given->row_stride, given->element_stride) ? &turned : given;
     if (matrix->type == ATTN_F16)
-        return fits_of(matrix, ATTN_F16);
+        return largest_element_of(matrix, ATTN_F16);
     if (matrix->type == ATTN_BF16)
-        return fits_of(matrix, ATTN_BF16);
-    return fits_of(matrix, ATTN_F32);
+        return largest_element_of(matrix, ATTN_BF16);
+    return largest_element_of(matrix, ATTN_F32);
 }
 
 #endif

@@ -28,6 +28,21 @@ static inline size_t attn_tile_edges(size_t n)
     return (n + ATTN_TILE_EDGE - 1) / ATTN_TILE_EDGE;
 }
 
+/* Floats of parts of a matrix; either side is filled up to whole steps. */
+static inline size_t attn_floats_in_parts(size_t rows, size_t columns)
+{
+    return attn_tile_steps(rows) * attn_tile_steps(columns) * 2 * ATTN_PART_FLOATS;
+}
+
+/* Whether products of parts of such numbers are as exact as those of fp32, and sums of
+ * many stay far from both ends of it: all are 0, or the largest is within 2^±30.  Given
+ * its bits. */
+static inline bool attn_fits_parts(int32_t largest)
+{
+    const int32_t least = (127 - 30) << 23, most = (127 + 30) << 23;
+    return largest == 0 || (largest >= least && largest <= most);
+}
+
 /* out[row][column] (+)= Σ left[row][n] · right[n][column] of one or two tiles of columns,
  * from the first step on; distances in floats.  Each element's sum is taken by itself
  * and then added. */
@@ -54,8 +69,9 @@ struct attn_part_show {
     const float *query, *output_gradient; /* right, of the panel's lanes */
     size_t first_row;                     /* of the block's first key in the run */
     size_t first_step, end_step;          /* that it touches */
-    bool plain;               /* scores are as multiplied, and all pairs are visible */
-    bool keeps_gradient;      /* of the scores, before the softcap's slope */
+    bool shows_all;                       /* of its steps: no pair is hidden */
+    bool plain;                           /* scores are as multiplied, or hidden */
+    bool keeps_gradient;                  /* of the scores, before the softcap's slope */
     float *weight, *gradient; /* left, of the run's keys: the panel's step of them */
     size_t left_tile;         /* of these */
     float *by_key;            /* gradient as the right operand, steps of keys */
@@ -63,6 +79,7 @@ struct attn_part_show {
 
 /* A run of keys in parts, left: as they are, and turned, elements in rows. */
 struct attn_part_keys {
+    int64_t first; /* key of row 0 */
     const float *key, *value, *turned_key;
     size_t key_tile, value_tile, turned_tile;
 };
@@ -74,15 +91,21 @@ struct attn_part_kernels {
     void (*open)(void);
     void (*close)(void);
 
-    /* Whether all numbers are 0, or the largest is neither so large nor so small that
-     * products of parts would be less exact than those of fp32. */
-    bool (*fits)(const struct attn_matrix *matrix);
+    /* The bits of the largest |element|; those of a NaN are above all others. */
+    int32_t (*largest)(const struct attn_matrix *matrix);
 
-    /* Rows of fp32 as the left operand; turned, so that elements are its rows and rows
-     * its steps; and as the right operand, rows being steps and elements columns. */
-    void (*split_left)(float *to, const struct attn_matrix *from);
+    /* Rows of fp32 as the left operand, and as the right one, rows being steps and
+     * elements columns; with the same result. */
+    int32_t (*split_left)(float *to, const struct attn_matrix *from);
+    int32_t (*split_right)(float *to, const struct attn_matrix *from);
+
+    /* Rows of fp32 as the left operand, turned: elements are its rows, rows its steps. */
     void (*split_turned)(float *to, const struct attn_matrix *from);
-    void (*split_right)(float *to, const struct attn_matrix *from);
+
+    /* Rows times scale as columns of the right operand, elements being its steps; columns
+     * are a multiple of ATTN_TILE_EDGE. */
+    void (*split_lanes)(float *to, size_t columns, const struct attn_matrix *from,
+                        float scale);
 
     /* Scores of `next`, and its products of values with output gradients; weights of
      * `now`, and gradients of its scores; query gradients of `before`: a show is each of
