@@ -113,26 +113,37 @@ static size_t run_end(const struct attn_recur *r, size_t step)
     return step;
 }
 
+struct attn_recur_rows attn_recur_rows(const struct attn_recur *r, size_t step,
+                                       size_t kept_first)
+{
+    const size_t first = r->first[step], state = r->sequences + first - kept_first;
+    const bool follows = step > 0 && r->first[step - 1] >= kept_first;
+    return (struct attn_recur_rows){
+        .before = follows ? state - (first - r->first[step - 1]) : 0,
+        .state = state,
+    };
+}
+
 struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
-                                      size_t gates_first)
+                                      size_t kept_first)
 {
     const size_t first = r->first[step], w = r->width;
-    /* What is before step 0 lies in front of the states; step s − 1 begins there. */
-    const size_t before = step > 0 ? r->sequences + r->first[step - 1] : 0;
+    const struct attn_recur_rows rows = attn_recur_rows(r, step, kept_first);
+    const size_t before = rows.before, state = rows.state;
     struct attn_cell_step s = {
         .cell = r->cell,
         .rows = r->first[step + 1] - first,
         .width = w,
-        .gates = r->gate + (first - gates_first) * r->gates * w,
+        .gates = r->gate + (first - kept_first) * r->gates * w,
         .recurrent = r->recurrent,
         .before = r->states + before * w,
-        .state = r->states + (r->sequences + first) * w,
+        .state = r->states + state * w,
     };
     if (r->candidate)
         s.candidate = r->candidate + first * w;
     if (r->cell == ATTN_CELL_LSTM) {
         s.memory_before = r->memories + before * w;
-        s.memory = r->memories + (r->sequences + first) * w;
+        s.memory = r->memories + state * w;
     }
     return s;
 }
@@ -145,10 +156,10 @@ struct forward {
 };
 
 static void take_step(attn_tape *tape, const struct attn_recur *r,
-                      const struct forward *f, size_t step, size_t gates_first)
+                      const struct forward *f, size_t step, size_t kept_first)
 {
     const struct attn_rows *const loops = attn_tape_rows(tape);
-    const struct attn_cell_step s = attn_recur_step(r, step, gates_first);
+    const struct attn_cell_step s = attn_recur_step(r, step, kept_first);
     const bool is_gru = r->cell == ATTN_CELL_GRU;
     const float *const bias =
         is_gru && r->weights.has_bias ? r->weights.state_bias->data : NULL;
@@ -163,20 +174,57 @@ static void take_step(attn_tape *tape, const struct attn_recur *r,
     loops->cell_step(&s);
 }
 
+/* The states, and memories, of some rows into y. */
+static void give_states(attn_tape *tape, const struct attn_recur *r, size_t first,
+                        size_t rows, size_t kept_first)
+{
+    const size_t w = r->width, row = (size_t)r->y->extent[1];
+    const size_t *const token = r->token + first;
+    const size_t from = (r->sequences + first - kept_first) * w;
+    attn_recur_give_rows(tape, r->y->data, r->states + from, token, rows, w, row, false);
+    if (row > w)
+        attn_recur_give_rows(tape, r->y->data + w, r->memories + from, token, rows, w,
+                             row, false);
+}
+
+/* The last step of a run is what is before the next one. */
+static void move_to_front(const struct attn_recur *r, size_t end, size_t kept_first)
+{
+    const size_t w = r->width, last = r->first[end - 1];
+    const size_t from = (r->sequences + last - kept_first) * w;
+    const size_t bytes = (r->first[end] - last) * w * sizeof(float);
+    memcpy(r->states, r->states + from, bytes);
+    if (r->memories)
+        memcpy(r->memories, r->memories + from, bytes);
+}
+
+const float *attn_recur_take_input(const struct attn_recur *r, float *to, size_t first,
+                                   size_t rows)
+{
+    if (r->keeps_order)
+        return r->x->data + first * r->in;
+    attn_recur_take_rows(to, r->x->data, r->token + first, rows, r->in, r->in);
+    return to;
+}
+
+/* What moves between x, y and the order of steps does so while it is in the cache. */
 static void take_run(attn_tape *tape, const struct attn_recur *r, const struct forward *f,
                      size_t begin, size_t end)
 {
     const size_t first = r->first[begin], rows = r->first[end] - first;
-    const size_t gates_first = attn_tape_training(tape) ? 0 : first;
+    const size_t kept_first = attn_tape_training(tape) ? 0 : first;
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
-        .y = r->gate + (first - gates_first) * f->out,
-        .x = r->input + first * r->in,
+        .y = r->gate + (first - kept_first) * f->out,
+        .x = attn_recur_take_input(r, r->input, first, rows),
         .matrix = &f->in,
         .bias = f->bias,
         .rows = rows,
     });
     for (size_t step = begin; step < end; step++)
-        take_step(tape, r, f, step, gates_first);
+        take_step(tape, r, f, step, kept_first);
+    give_states(tape, r, first, rows, kept_first);
+    if (!attn_tape_training(tape))
+        move_to_front(r, end, kept_first);
 }
 
 static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
@@ -221,13 +269,6 @@ static void run_forward(attn_tape *tape, const struct attn_recur *r)
     attn_panels_return(tape, &f.in);
     attn_panels_return(tape, &f.state);
     attn_tape_return(tape, f.bias);
-
-    const size_t row = (size_t)r->y->extent[1];
-    attn_recur_give_rows(tape, r->y->data, r->states + r->sequences * w, r->token,
-                         r->tokens, w, row, false);
-    if (row > w)
-        attn_recur_give_rows(tape, r->y->data + w, r->memories + r->sequences * w,
-                             r->token, r->tokens, w, row, false);
 }
 
 /* ---- The operation --------------------------------------------------------------------
@@ -283,33 +324,24 @@ static bool recurrence_fits(attn_tape *tape, const struct attn_recur *r,
                            r->x->extent[0]);
 }
 
-/* x in the order of steps. */
-static const float *take_input(attn_tape *tape, const struct attn_recur *r)
-{
-    if (r->keeps_order)
-        return r->x->data;
-    float *const rows = attn_tape_allocate(tape, r->tokens * r->in * sizeof *rows);
-    if (rows)
-        attn_recur_take_rows(rows, r->x->data, r->token, r->tokens, r->in, r->in);
-    return rows;
-}
-
-/* Rows whose gates are kept: all of them for backward, else a run's. */
-static size_t rows_of_gates(attn_tape *tape, const struct attn_recur *r)
+static size_t rows_of_run(const struct attn_recur *r)
 {
     const size_t most = r->sequences > RUN_ROWS ? r->sequences : RUN_ROWS;
-    return attn_tape_training(tape) || r->tokens < most ? r->tokens : most;
+    return r->tokens < most ? r->tokens : most;
 }
 
 static bool lay_out(attn_tape *tape, struct attn_recur *r, bool gives_memory)
 {
     const bool is_gru = r->cell == ATTN_CELL_GRU, is_lstm = r->cell == ATTN_CELL_LSTM;
     const size_t row = r->width * sizeof(float);
-    const size_t states = (r->sequences + r->tokens) * row;
+    /* All rows for backward, else those of a run. */
+    const size_t kept = attn_tape_training(tape) ? r->tokens : rows_of_run(r);
+    const size_t states = (r->sequences + kept) * row;
     const int64_t columns = (int64_t)r->width * (is_lstm && gives_memory ? 2 : 1);
     r->y = attn_tape_tensor(tape, 2, (const int64_t[]){(int64_t)r->tokens, columns});
-    r->input = take_input(tape, r);
-    r->gate = attn_tape_allocate(tape, rows_of_gates(tape, r) * r->gates * row);
+    if (!r->keeps_order)
+        r->input = attn_tape_allocate(tape, rows_of_run(r) * r->in * sizeof(float));
+    r->gate = attn_tape_allocate(tape, kept * r->gates * row);
     r->states = attn_tape_allocate(tape, states);
     r->candidate = is_gru && attn_tape_training(tape)
                        ? attn_tape_allocate(tape, r->tokens * row)

@@ -17,11 +17,11 @@ struct attn_recur {
     size_t *sequence; /* [sequences]: the longest first */
     bool keeps_order; /* each token stands at its own place */
 
-    /* In the order of steps. */
-    const float *input;       /* [tokens][in] */
-    float *gate;              /* [tokens][gates·width], in inference of one run */
-    float *candidate;         /* GRU: [tokens][width] */
-    float *states, *memories; /* [sequences + tokens][width]: first those before */
+    /* In the order of steps; in inference states, memories and gates of one run only. */
+    float *input;             /* of one run, [rows][in], or NULL: x itself is in order */
+    float *gate;              /* [rows][gates·width] */
+    float *candidate;         /* GRU: [rows][width] */
+    float *states, *memories; /* [sequences + rows][width]: first those before */
     float *recurrent;         /* GRU: of one step, [sequences][3·width] */
 };
 
@@ -34,9 +34,20 @@ void attn_recur_give_rows(attn_tape *tape, float *to, const float *from,
                           const size_t *rows, size_t count, size_t width, size_t stride,
                           bool add);
 
-/* gates_first: the row with which r->gate begins. */
+/* The input of some rows, in r->input or another place for them where that is not x. */
+const float *attn_recur_take_input(const struct attn_recur *r, float *to, size_t first,
+                                   size_t rows);
+
+/* Where the states before a step and its own lie among those that are kept: from row
+ * kept_first on, after the states before it, which are in front. */
+struct attn_recur_rows {
+    size_t before, state;
+};
+struct attn_recur_rows attn_recur_rows(const struct attn_recur *r, size_t step,
+                                       size_t kept_first);
+
 struct attn_cell_step attn_recur_step(const struct attn_recur *r, size_t step,
-                                      size_t gates_first);
+                                      size_t kept_first);
 
 /* The gradients of x, weights, biases and what stood before, from y's. */
 void attn_recur_backward(attn_tape *tape, void *arguments);
