@@ -2,6 +2,7 @@
  * allocates. */
 #include "base/context.h"
 #include "base/error.h"
+#include "base/pages.h"
 #include "kernel/table.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -24,15 +25,12 @@ attn_status attn_context_reserve(attn_context *context, size_t bytes, void **mem
             return attn_context_fail(context, ATTN_ENOMEM,
                                      "lent scratch has %zu bytes, expected %zu",
                                      context->scratch_bytes, bytes);
-        void *larger = NULL;
-        if (bytes < SIZE_MAX - 63)
-            larger = aligned_alloc(64, attn_round_up(bytes));
-        if (!larger)
+        free(context->scratch);
+        context->scratch = attn_pages_allocate(bytes);
+        context->scratch_bytes = context->scratch ? bytes : 0;
+        if (!context->scratch)
             return attn_context_fail(context, ATTN_ENOMEM, "no memory for %zu bytes",
                                      bytes);
-        free(context->scratch);
-        context->scratch = larger;
-        context->scratch_bytes = bytes;
     }
     *memory = context->scratch;
     return ATTN_OK;

@@ -18,7 +18,7 @@ void *attn_pages_allocate(size_t bytes)
     const size_t large = ATTN_LARGE_PAGE_BYTES;
     if (bytes > SIZE_MAX - large)
         return NULL;
-    if (bytes < large)
+    if (bytes < large / 2)
         return aligned_alloc(64, bytes > 0 ? round_up(bytes, 64) : 64);
     void *const memory = aligned_alloc(large, round_up(bytes, large));
 #ifdef MADV_HUGEPAGE

@@ -6,9 +6,10 @@
 
 enum { ATTN_LARGE_PAGE_BYTES = 1 << 21 };
 
-/* Aligned to 64 bytes at least, and from 2 MiB on in large pages of the system where
- * it has them: with small ones the processor looks up many more, and foresees nothing
- * across them.  NULL where there is none; free() it. */
+/* Aligned to 64 bytes at least, and from half a large page on in large pages of the
+ * system where it has them: of small ones the processor looks up many more, foresees
+ * nothing across them, and they meet in the second cache by chance.  NULL where there is
+ * none; free() it. */
 void *attn_pages_allocate(size_t bytes);
 
 #endif
