@@ -227,21 +227,27 @@ static void take_run(attn_tape *tape, const struct attn_recur *r, const struct f
         move_to_front(r, end, kept_first);
 }
 
+/* A matrix of 64 by 64 takes as long as splitting the rows of a step into parts. */
+enum { SMALL_MATRIX = 64 * 64 };
+
+struct attn_packed attn_recur_pack(attn_tape *tape, const attn_tensor *weight,
+                                   size_t inner, size_t columns, bool turned)
+{
+    return attn_panels_pack(tape, (struct attn_packed){
+                                      .matrix = weight->data,
+                                      .inner = inner,
+                                      .columns = columns,
+                                      .turned = turned,
+                                      .few_rows = !attn_tape_training(tape) ||
+                                                  inner * columns <= SMALL_MATRIX,
+                                  });
+}
+
 static struct forward prepare_forward(attn_tape *tape, const struct attn_recur *r)
 {
     struct forward f = {.out = r->gates * r->width};
-    const bool few_rows = !attn_tape_training(tape);
-    f.in = attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.in->data,
-                                                       .inner = r->in,
-                                                       .columns = f.out,
-                                                       .turned = true,
-                                                       .few_rows = few_rows});
-    f.state =
-        attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.state->data,
-                                                    .inner = r->width,
-                                                    .columns = f.out,
-                                                    .turned = true,
-                                                    .few_rows = few_rows});
+    f.in = attn_recur_pack(tape, r->weights.in, r->in, f.out, true);
+    f.state = attn_recur_pack(tape, r->weights.state, r->width, f.out, true);
     f.bias = r->weights.has_bias ? attn_tape_borrow(tape, f.out) : NULL;
     if (f.bias && r->cell == ATTN_CELL_GRU)
         memcpy(f.bias, r->weights.in_bias->data, f.out * sizeof *f.bias);

@@ -25,6 +25,10 @@ struct attn_recur {
     float *recurrent;         /* GRU: of one step, [sequences][3·width] */
 };
 
+/* A weight [columns][inner] that is turned, or [inner][columns], for steps and runs. */
+struct attn_packed attn_recur_pack(attn_tape *tape, const attn_tensor *weight,
+                                   size_t inner, size_t columns, bool turned);
+
 /* to[i] = from[rows[i]], or 0 where there is no from. */
 void attn_recur_take_rows(float *to, const float *from, const size_t *rows, size_t count,
                           size_t width, size_t stride);

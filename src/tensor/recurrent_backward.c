@@ -273,15 +273,10 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
         .input_adds = add,
         .input_run = turns ? attn_tape_borrow(tape, run * r->in) : NULL,
         .x_run = r->keeps_order ? NULL : attn_tape_borrow(tape, run * r->in),
-        .state_panels =
-            attn_panels_pack(tape, (struct attn_packed){.matrix = r->weights.state->data,
-                                                        .inner = out,
-                                                        .columns = r->width}),
+        .state_panels = attn_recur_pack(tape, r->weights.state, out, r->width, false),
     };
     if (x)
-        back.in_panels = attn_panels_pack(
-            tape, (struct attn_packed){
-                      .matrix = r->weights.in->data, .inner = out, .columns = r->in});
+        back.in_panels = attn_recur_pack(tape, r->weights.in, out, r->in, false);
     take_weights(tape, r, &back);
     if (attn_tape_status(tape) != ATTN_OK)
         return;
