@@ -122,25 +122,27 @@ INLINE void add_shared(float *scores, size_t width, const struct attn_matrix *bi
     }
 }
 
-INLINE void add_keys(float *scores, const struct attn_panel *panel,
-                     const struct attn_block *block, size_t begin, size_t end,
-                     float *largest, const attn_type type)
+/* Adds to a strip where its lanes see any of its keys, and returns the largest sums. */
+INLINE vf add_bias_to(const struct strip *strip, const struct attn_block *block,
+                      const attn_type type)
 {
-    const size_t width = panel->vectors * VF_LANES;
-    for (size_t v = 0; v < panel->vectors; v++) {
-        const size_t lane = v * VF_LANES;
-        const struct segment seen = seen_by_vector(block, v);
-        if (seen.begin >= end || seen.end <= begin)
-            continue;
-        vf of_lanes = vf_set1(-INFINITY);
-        if (block->bias.row_stride == 0)
-            add_shared(scores + lane, width, &block->bias, begin, end, type, &of_lanes);
-        else
-            add_column(scores + lane, width, &block->bias, lane, begin, end, type,
-                       &of_lanes);
-        if (largest)
-            vf_store(largest + lane, vf_max(of_lanes, vf_load(largest + lane)));
-    }
+    const size_t lane = strip->v * VF_LANES, begin = strip->begin, end = strip->end;
+    vf largest = vf_set1(-INFINITY);
+    if (block->bias.row_stride == 0)
+        add_shared(strip->scores, strip->row, &block->bias, begin, end, type, &largest);
+    else
+        add_column(strip->scores, strip->row, &block->bias, lane, begin, end, type,
+                   &largest);
+    return largest;
+}
+
+static vf add_bias_to_strip(const struct strip *strip, const struct attn_block *block)
+{
+    if (block->bias.type == ATTN_F16)
+        return add_bias_to(strip, block, ATTN_F16);
+    if (block->bias.type == ATTN_BF16)
+        return add_bias_to(strip, block, ATTN_BF16);
+    return add_bias_to(strip, block, ATTN_F32);
 }
 
 /* Adds to the scores of keys begin ≤ key < end where a vector of lanes sees any of them.
@@ -149,12 +151,16 @@ static void add_bias(float *scores, const struct attn_panel *panel,
                      const struct attn_block *block, size_t begin, size_t end,
                      float *largest)
 {
-    if (block->bias.type == ATTN_F16)
-        add_keys(scores, panel, block, begin, end, largest, ATTN_F16);
-    else if (block->bias.type == ATTN_BF16)
-        add_keys(scores, panel, block, begin, end, largest, ATTN_BF16);
-    else
-        add_keys(scores, panel, block, begin, end, largest, ATTN_F32);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        const struct segment seen = seen_by_vector(block, v);
+        if (seen.begin >= end || seen.end <= begin)
+            continue;
+        const struct strip strip = strip_of(scores, panel, v, begin, end);
+        const vf sums = add_bias_to_strip(&strip, block);
+        float *const to = largest + v * VF_LANES;
+        if (largest)
+            vf_store(to, vf_max(sums, vf_load(to)));
+    }
 }
 
 /* Whether products are the first thing that it is added to. */

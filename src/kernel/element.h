@@ -88,32 +88,32 @@ INLINE void hide_lanes(float *score, vi keep, int32_t bits, vf *largest)
     *largest = vf_max(*largest, left);
 }
 
-/* One vector of lanes, whose largest it returns, as those below do. */
-static vf hide_shared(float *score, size_t width, const struct attn_block *block)
+/* Returns the largest left, as those below do. */
+static vf hide_shared(const struct strip *strip, const struct attn_block *block)
 {
     vf largest = vf_set1(-INFINITY);
-    for (size_t key = 0; key < block->keys; key++) {
+    for (size_t key = strip->begin; key < strip->end; key++) {
         const uint8_t keep = block->keep[(ptrdiff_t)key * block->keep_key_stride];
-        hide_lanes(score + key * width, vi_set1(keep), 0xff, &largest);
+        hide_lanes(strip->scores + key * strip->row, vi_set1(keep), 0xff, &largest);
     }
     return largest;
 }
 
 /* Lanes lie side by side, so many of them: each key's bytes are widened. */
-static vf hide_by_lanes(float *score, size_t width, const struct attn_block *block,
-                        size_t lane, size_t lanes)
+static vf hide_by_lanes(const struct strip *strip, const struct attn_block *block,
+                        size_t lanes)
 {
     vf largest = vf_set1(-INFINITY);
-    const uint8_t *const keep = block->keep + lane;
+    const uint8_t *const keep = block->keep + strip->v * VF_LANES;
     const ptrdiff_t stride = block->keep_key_stride;
-    size_t key = 0;
-    for (; lanes == VF_LANES && key < block->keys; key++)
-        hide_lanes(score + key * width, vi_widen(keep + (ptrdiff_t)key * stride), 0xff,
-                   &largest);
-    for (; key < block->keys; key++) {
+    size_t key = strip->begin;
+    for (; lanes == VF_LANES && key < strip->end; key++)
+        hide_lanes(strip->scores + key * strip->row,
+                   vi_widen(keep + (ptrdiff_t)key * stride), 0xff, &largest);
+    for (; key < strip->end; key++) {
         uint8_t bytes[VF_BYTES / 4] = {0};
         memcpy(bytes, keep + (ptrdiff_t)key * stride, lanes);
-        hide_lanes(score + key * width, vi_widen(bytes), 0xff, &largest);
+        hide_lanes(strip->scores + key * strip->row, vi_widen(bytes), 0xff, &largest);
     }
     return largest;
 }
@@ -139,42 +139,63 @@ INLINE void hide_square(float *score, size_t width, const uint8_t *const rows[],
 }
 
 /* Lanes beyond the queries look where the last one looks. */
-static vf hide_squares(float *score, size_t width, const struct keep_rows *keep,
-                       size_t lane, size_t keys)
+static vf hide_squares(const struct strip *strip, const struct keep_rows *keep)
 {
+    const size_t width = strip->row, lane = strip->v * VF_LANES;
+    float *const score = strip->scores;
     vf largest = vf_set1(-INFINITY);
     const uint8_t *rows[MOST_LANES];
     for (size_t i = 0; i < VF_LANES; i++) {
         const size_t row = lane + i < keep->count ? lane + i : keep->count - 1;
         rows[i] = keep->row + (ptrdiff_t)row * keep->stride;
     }
-    size_t key = 0;
-    for (; key + KEEP_KEYS <= keys; key += KEEP_KEYS)
+    size_t key = strip->begin;
+    for (; key + KEEP_KEYS <= strip->end; key += KEEP_KEYS)
         hide_square(score + key * width, width, rows, key, KEEP_KEYS, &largest);
-    if (key < keys)
-        hide_square(score + key * width, width, rows, key, keys - key, &largest);
+    if (key < strip->end)
+        hide_square(score + key * width, width, rows, key, strip->end - key, &largest);
     return largest;
 }
 
-/* Writes −∞ where keep hides a key from a lane.  largest, [width], becomes the largest of
- * each lane; or NULL. */
+/* How keep is read, and its rows if that is by them. */
+struct keep_view {
+    bool is_shared, in_lanes;
+    struct keep_rows rows;
+};
+
+static void view_keep(struct keep_view *view, const struct attn_panel *panel,
+                      const struct attn_block *block)
+{
+    view->is_shared = block->keep_row_stride == 0;
+    view->in_lanes = block->keep_row_stride == 1 && block->keep_key_stride != 1;
+    if (!view->is_shared && !view->in_lanes)
+        find_keep_rows(&view->rows, panel, block);
+}
+
+/* Writes −∞ where keep hides a key of the strip from a lane. */
+static vf hide_strip_by_keep(const struct strip *strip, const struct attn_panel *panel,
+                             const struct attn_block *block, const struct keep_view *view)
+{
+    const size_t left = (size_t)panel->queries - strip->v * VF_LANES;
+    if (view->is_shared)
+        return hide_shared(strip, block);
+    if (view->in_lanes)
+        return hide_by_lanes(strip, block, left < VF_LANES ? left : VF_LANES);
+    return hide_squares(strip, &view->rows);
+}
+
+/* The same of all keys and vectors.  largest, [width], becomes the largest of each lane;
+ * or NULL. */
 static void hide_by_keep(float *scores, const struct attn_panel *panel,
                          const struct attn_block *block, float *largest)
 {
-    const size_t width = panel->vectors * VF_LANES, queries = (size_t)panel->queries;
-    const bool is_shared = block->keep_row_stride == 0;
-    const bool in_lanes = block->keep_row_stride == 1 && block->keep_key_stride != 1;
-    struct keep_rows rows;
-    if (!is_shared && !in_lanes)
-        find_keep_rows(&rows, panel, block);
-    for (size_t lane = 0; lane < width; lane += VF_LANES) {
-        const size_t left = queries - lane < VF_LANES ? queries - lane : VF_LANES;
-        const vf of_lanes =
-            is_shared  ? hide_shared(scores + lane, width, block)
-            : in_lanes ? hide_by_lanes(scores + lane, width, block, lane, left)
-                       : hide_squares(scores + lane, width, &rows, lane, block->keys);
+    struct keep_view view;
+    view_keep(&view, panel, block);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        const struct strip strip = strip_of(scores, panel, v, 0, block->keys);
+        const vf of_lanes = hide_strip_by_keep(&strip, panel, block, &view);
         if (largest)
-            vf_store(largest + lane, of_lanes);
+            vf_store(largest + v * VF_LANES, of_lanes);
     }
 }
 

@@ -39,44 +39,37 @@ INLINE vf distance_to(int64_t key, const struct attn_panel *panel, size_t v)
     return vf_iota() + (float)(panel->position + lane - key);
 }
 
-static void lean_scores(float *scores, const struct attn_panel *panel,
-                        const struct attn_block *block)
+static void lean_strip(const struct strip *strip, const struct attn_panel *panel,
+                       const struct attn_block *block)
 {
-    const size_t width = panel->vectors * VF_LANES;
     const vf slope = vf_set1(-block->alibi_slope);
-    for (size_t v = 0; v < panel->vectors; v++) {
-        float *score = scores + v * VF_LANES;
-        vf distance = distance_to(block->first_key, panel, v);
-        for (size_t key = 0; key < block->keys; key++) {
-            vf_store(score, vf_fma(slope, vf_abs(distance), vf_load(score)));
-            distance -= 1.0f;
-            score += width;
-        }
+    const int64_t first = block->first_key + (int64_t)strip->begin;
+    float *score = strip->scores + strip->begin * strip->row;
+    vf distance = distance_to(first, panel, strip->v);
+    for (size_t key = strip->begin; key < strip->end; key++) {
+        vf_store(score, vf_fma(slope, vf_abs(distance), vf_load(score)));
+        distance -= 1.0f;
+        score += strip->row;
     }
 }
 
-/* What the gates between each lane and key take.  largest, [width], grows to the largest
- * score of each lane; or NULL. */
-static void forget_scores(float *scores, const struct attn_panel *panel,
-                          const struct attn_block *block, float *largest)
+/* What the gates between each lane and key take.  Returns the largest. */
+static vf forget_strip(const struct strip *strip, const struct attn_panel *panel,
+                       const struct attn_block *block)
 {
-    const size_t width = panel->vectors * VF_LANES;
-    for (size_t lane = 0; lane < width; lane += VF_LANES) {
-        const vf high = vf_load(panel->forget_high + lane);
-        const vf low = vf_load(panel->forget_low + lane);
-        vf most = vf_set1(-INFINITY);
-        float *score = scores + lane;
-        for (size_t key = 0; key < block->keys; key++) {
-            const vf before = low - vf_set1(block->forget_low[key]);
-            const vf gates = high - vf_set1(block->forget_high[key]) + before;
-            const vf after = vf_load(score) + gates;
-            vf_store(score, after);
-            most = vf_max(most, after);
-            score += width;
-        }
-        if (largest)
-            vf_store(largest + lane, vf_max(vf_load(largest + lane), most));
+    const vf high = vf_load(panel->forget_high + strip->v * VF_LANES);
+    const vf low = vf_load(panel->forget_low + strip->v * VF_LANES);
+    vf most = vf_set1(-INFINITY);
+    float *score = strip->scores + strip->begin * strip->row;
+    for (size_t key = strip->begin; key < strip->end; key++) {
+        const vf before = low - vf_set1(block->forget_low[key]);
+        const vf gates = high - vf_set1(block->forget_high[key]) + before;
+        const vf after = vf_load(score) + gates;
+        vf_store(score, after);
+        most = vf_max(most, after);
+        score += strip->row;
     }
+    return most;
 }
 
 /* Whole tiles of keys that all lanes see, and what products note of each lane's largest
@@ -89,24 +82,23 @@ INLINE struct segment noted_keys(const struct attn_block *block)
     return (struct segment){.begin = begin < end ? begin : end, .end = end};
 }
 
-/* −∞ where lanes of vector v do not see keys [begin, end).  Returns the largest of what
- * they see and before. */
-INLINE vf hide_keys(float *scores, const struct attn_panel *panel,
-                    const struct attn_block *block, size_t v, size_t begin, size_t end,
-                    vf largest)
+/* −∞ where lanes do not see the strip's keys.  Returns the largest of what they see and
+ * before. */
+INLINE vf hide_strip(const struct strip *strip, const struct attn_block *block,
+                     vf largest)
 {
-    const struct segment seen = seen_by_vector(block, v);
-    const struct segment whole = seen_by_all_lanes(block, v);
+    const struct segment seen = seen_by_vector(block, strip->v);
+    const struct segment whole = seen_by_all_lanes(block, strip->v);
     const vf hidden = vf_set1(-INFINITY);
-    for (size_t key = begin; key < end; key++) {
-        float *const score = scores + (key * panel->vectors + v) * VF_LANES;
+    for (size_t key = strip->begin; key < strip->end; key++) {
+        float *const score = strip->scores + key * strip->row;
         if (key < seen.begin || key >= seen.end) {
             vf_store(score, hidden);
             continue;
         }
         vf left = vf_load(score);
         if (key < whole.begin || key >= whole.end) {
-            left = vf_select(seen_by_lanes(block, key, v), left, hidden);
+            left = vf_select(seen_by_lanes(block, key, strip->v), left, hidden);
             vf_store(score, left);
         }
         largest = vf_max(largest, left);
@@ -114,27 +106,21 @@ INLINE vf hide_keys(float *scores, const struct attn_panel *panel,
     return largest;
 }
 
-static void hide_unseen(float *scores, const struct attn_panel *panel,
-                        const struct attn_block *block)
+/* The same of keys before `begin` and from `end` on, of all vectors; largest, [width],
+ * grows, or is NULL. */
+static void hide_outside(float *scores, const struct attn_panel *panel,
+                         const struct attn_block *block, size_t begin, size_t end,
+                         float *largest)
 {
     for (size_t v = 0; v < panel->vectors; v++) {
-        const vf none = vf_set1(-INFINITY);
-        hide_keys(scores, panel, block, v, 0, block->full_begin, none);
-        hide_keys(scores, panel, block, v, block->full_end, block->keys, none);
-    }
-}
-
-/* The same of products, and notes the largest but of noted_keys. */
-static void hide_unnoted(float *scores, struct attn_panel *panel,
-                         const struct attn_block *block)
-{
-    const struct segment noted = noted_keys(block);
-    for (size_t v = 0; v < panel->vectors; v++) {
-        float *const to = panel->block_largest + v * VF_LANES;
-        vf largest = vf_load(to);
-        largest = hide_keys(scores, panel, block, v, 0, noted.begin, largest);
-        largest = hide_keys(scores, panel, block, v, noted.end, block->keys, largest);
-        vf_store(to, largest);
+        const struct strip before = strip_of(scores, panel, v, 0, begin);
+        const struct strip after = strip_of(scores, panel, v, end, block->keys);
+        float *const to = largest + v * VF_LANES;
+        vf most = largest ? vf_load(to) : vf_set1(-INFINITY);
+        most = hide_strip(&before, block, most);
+        most = hide_strip(&after, block, most);
+        if (largest)
+            vf_store(to, most);
     }
 }
 
@@ -147,15 +133,18 @@ static void bend_scores(float *scores, const struct attn_panel *panel,
     const size_t floats = block->keys * panel->vectors * VF_LANES;
     if (block->softcap > 0.0f)
         cap_scores(scores, floats, block->softcap);
-    if (block->alibi_slope != 0.0f)
-        lean_scores(scores, panel, block);
-    if (block->forget_high)
-        forget_scores(scores, panel, block, NULL);
+    for (size_t v = 0; v < panel->vectors; v++) {
+        const struct strip strip = strip_of(scores, panel, v, 0, block->keys);
+        if (block->alibi_slope != 0.0f)
+            lean_strip(&strip, panel, block);
+        if (block->forget_high)
+            forget_strip(&strip, panel, block);
+    }
     if (block->bias.x && !adds_bias_at_once(panel, block))
         add_bias(scores, panel, block, 0, block->keys, NULL);
     if (block->keep)
         hide_by_keep(scores, panel, block, largest);
-    hide_unseen(scores, panel, block);
+    hide_outside(scores, panel, block, block->full_begin, block->full_end, NULL);
 }
 
 /* Products of all keys of the block with those vectors of queries that see them, and with
@@ -266,12 +255,18 @@ INLINE void score_by(float *scores, struct attn_panel *panel,
     for (size_t lane = 0; lane < panel->vectors * VF_LANES; lane += VF_LANES)
         vf_store(panel->block_largest + lane, vf_set1(-INFINITY));
     plain(scores, panel, block, products_stay ? panel->block_largest : NULL);
-    if (products_stay && !all_see)
-        hide_unnoted(scores, panel, block);
+    if (products_stay && !all_see) {
+        const struct segment noted = noted_keys(block);
+        hide_outside(scores, panel, block, noted.begin, noted.end, panel->block_largest);
+    }
     if (products_stay)
         return;
     if (!bends && all_see) { /* then there are gates: one sweep */
-        forget_scores(scores, panel, block, panel->block_largest);
+        for (size_t v = 0; v < panel->vectors; v++) {
+            const struct strip strip = strip_of(scores, panel, v, 0, block->keys);
+            vf_store(panel->block_largest + v * VF_LANES,
+                     forget_strip(&strip, panel, block));
+        }
         return;
     }
     const bool keep_notes = all_see && block->keep;

@@ -43,6 +43,21 @@ INLINE struct segment seen_by_all_lanes(const struct attn_block *block, size_t v
     return seen;
 }
 
+/* Scores of a vector of lanes, from one of the block's keys on: of key n at scores +
+ * n · row. */
+struct strip {
+    float *scores;
+    size_t row, v, begin, end;
+};
+
+/* Of scores [key][width]. */
+INLINE struct strip strip_of(float *scores, const struct attn_panel *panel, size_t v,
+                             size_t begin, size_t end)
+{
+    return (struct strip){scores + v * VF_LANES, panel->vectors * VF_LANES, v, begin,
+                          end};
+}
+
 /* The segment that begins there. */
 INLINE struct segment segment_from(const struct attn_block *block, size_t vectors,
                                    size_t begin)
