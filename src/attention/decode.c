@@ -167,11 +167,11 @@ static bool fill_added(struct attn_decoder *decoder,
 
 /* Scores at the places that statistics ask for. */
 static void note_places(const struct attn_decoder *decoder, int64_t first, int64_t keys,
-                        float places[ATTN_DECODE_HEADS][4])
+                        float places[ATTN_DECODE_HEADS][ATTN_PLACES])
 {
     const int64_t position = decoder->sequence.offset;
-    const int64_t at[4] = {0, position - 1, position, position + 1};
-    for (size_t p = 0; p < 4; p++)
+    const int64_t at[ATTN_PLACES] = {0, position - 1, position, position + 1};
+    for (size_t p = 0; p < ATTN_PLACES; p++)
         for (int64_t n = 0; n < decoder->count; n++)
             if (at[p] >= first && at[p] < first + keys)
                 places[n][p] =
@@ -203,7 +203,7 @@ static void leave_nothing(const struct attn_decoder *decoder, struct attn_key_ra
 
 /* Of one group of heads over one split. */
 struct split_sums {
-    float places[ATTN_DECODE_HEADS][4];
+    float places[ATTN_DECODE_HEADS][ATTN_PLACES];
     int64_t visible[ATTN_DECODE_HEADS];
 };
 
@@ -246,7 +246,7 @@ static size_t attend_split(struct attn_decoder *decoder, struct attn_key_range k
 {
     struct split_sums sums = {.visible = {0}};
     for (size_t n = 0; n < ATTN_DECODE_HEADS; n++)
-        fill(sums.places[n], 4, -INFINITY);
+        fill(sums.places[n], ATTN_PLACES, -INFINITY);
     begin_lanes(decoder);
     fill(decoder->panel.output, decoder->panel.heads * decoder->panel.output_stride,
          0.0f);

@@ -22,7 +22,6 @@ struct attn_decode_piece {
 struct attn_decoder {
     struct attn_decode_panel panel;
     struct attn_panel row; /* of one lane: what the statistics are stored from */
-    struct attn_places places;
     const struct attn_forward *forward;
     struct attn_sweep sweep;
     struct attn_sequence sequence;

@@ -18,8 +18,8 @@ enum {
 struct partial {
     float reference, sum, rounded_sum, entropy_sum, distance_sum, signed_sum,
         largest_score;
-    float places[4]; /* scores of key 0, of the key before the own position, there, after;
-                      * −∞ where not seen */
+    float places[ATTN_PLACES]; /* scores of key 0, of the key before the own position,
+                                * there, after; −∞ where not seen */
     int64_t largest_key, visible_keys;
     double forgotten; /* ln of what the split's gates leave; then, of what is left at the
                        * query of what was there at the split's end */
@@ -124,7 +124,7 @@ static void merge_sums(const struct attn_forward *forward, struct partial_parts 
         a->largest_score = b->largest_score;
         a->largest_key = b->largest_key;
     }
-    for (size_t n = 0; n < 4; n++)
+    for (size_t n = 0; n < ATTN_PLACES; n++)
         if (b->places[n] != -INFINITY)
             a->places[n] = b->places[n];
     for (size_t n = 0; n < forward->sweep.classes; n++)
@@ -148,7 +148,7 @@ static void sums_of_lane(struct partial *to, const struct attn_panel *lanes, siz
     to->largest_key = lanes->largest_key[lane];
     to->visible_keys = 0;
     to->forgotten = 0.0;
-    for (size_t n = 0; n < 4; n++)
+    for (size_t n = 0; n < ATTN_PLACES; n++)
         to->places[n] = -INFINITY;
 }
 
@@ -167,7 +167,7 @@ static void take_lane(const struct attn_forward *forward, const struct attn_pane
 }
 
 void attn_partial_store(const struct attn_decoder *decoder, int64_t slot, size_t n,
-                        const float places[4], int64_t visible)
+                        const float places[ATTN_PLACES], int64_t visible)
 {
     const struct attn_forward *const forward = decoder->forward;
     const struct attn_decode_panel *const panel = &decoder->panel;
@@ -197,7 +197,7 @@ static void forget(struct partial_parts *parts, size_t top, float later)
         return;
     p->reference += later;
     p->largest_score += later;
-    for (size_t n = 0; n < 4; n++)
+    for (size_t n = 0; n < ATTN_PLACES; n++)
         p->places[n] += later;
     for (size_t n = 0; n < top; n++)
         parts->top_score[n] += later;
@@ -232,9 +232,8 @@ static void show_row(struct attn_decoder *decoder, const struct partial_parts *p
     row->class_sum = parts->class_sum;
     row->top_score = parts->top_score;
     row->top_key = parts->top_key;
-    decoder->places.first[0] = sums->places[0];
-    for (size_t p = 0; p < 3; p++)
-        decoder->places.near_by[p][0] = sums->places[p + 1];
+    for (size_t p = 0; p < ATTN_PLACES; p++)
+        row->place_score[p][0] = sums->places[p];
 }
 
 static void store_row(struct attn_decoder *decoder, const struct attn_head *head,
@@ -262,8 +261,7 @@ static void store_row(struct attn_decoder *decoder, const struct attn_head *head
         tensors->statistics.visible_keys[head->row] = parts->sums->visible_keys;
     if (forward->statistics) {
         show_row(decoder, parts);
-        attn_statistics_store(&tensors->statistics, head->row, &decoder->row,
-                              &decoder->places, 0, 1, end);
+        attn_statistics_store(&tensors->statistics, head->row, &decoder->row, 0, 1, end);
     }
 }
 

@@ -162,9 +162,11 @@ struct attn_group *attn_forward_place_group(const struct attn_forward *forward,
         next = panel->top_score + 2 * top * width;
     }
     group->scores = next;
-    group->block.sums = group->scores + ATTN_BLOCK_KEYS * width;
-    next = group->block.sums + Dv * width;
+    group->sums = group->scores + ATTN_BLOCK_KEYS * width;
+    next = group->sums + Dv * width;
     group->known.value = NULL;
+    group->turn = 0;
+    group->pipeline = (struct attn_pipeline){.turn = 0};
     const bool adds = attn_added_floats(problem, forward->kernels) > 0;
     group->walk = (struct attn_walk){
         .problem = problem,

@@ -228,7 +228,6 @@ static void point_to_pairs(struct attn_block *block, const struct attn_walk *wal
 {
     const struct attn_wide *const wide = &walk->wide;
     const int64_t together = walk->pairs->keys_together;
-    const int64_t first = wide->first - wide->first % together;
     const int64_t group = block->first_key - block->first_key % together;
     block->key = wide->key + (size_t)(block->first_key - wide->first) * wide->key_stride;
     block->key_stride = (ptrdiff_t)wide->key_stride;
@@ -240,13 +239,13 @@ static void point_to_pairs(struct attn_block *block, const struct attn_walk *wal
     block->value = NULL;
     if (!wide->value)
         return;
-    block->value = wide->value + (size_t)((group - first) / 2) * walk->pairs->parts *
-                                     wide->value_stride;
+    block->value = wide->value + (size_t)((group - wide->first) / 2) *
+                                     walk->pairs->parts * wide->value_stride;
     block->value_stride = (ptrdiff_t)wide->value_stride;
     block->special = NULL;
     if (wide->any_special)
         block->special =
-            wide->special + (size_t)(block->first_key - first) * wide->value_stride;
+            wide->special + (size_t)(block->first_key - wide->first) * wide->value_stride;
     block->weight_pairs = wide->weight_pairs;
 }
 

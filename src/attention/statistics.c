@@ -60,6 +60,8 @@ struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted)
         .entropy = wanted->entropy,
         .distance = wanted->distance || wanted->signed_distance,
         .largest = !top && (wanted->largest_weight || wanted->largest_key),
+        .places = wanted->first_key_mass || wanted->own_mass || wanted->previous_mass ||
+                  wanted->next_mass,
         .classes = wanted->class_mass ? (size_t)wanted->classes : 0,
         .top = top ? (size_t)wanted->top : 0,
     };
@@ -69,38 +71,7 @@ bool attn_statistics_any(const attn_statistics *wanted)
 {
     const struct attn_sweep sweep = attn_statistics_sweep(wanted);
     return sweep.entropy || sweep.distance || sweep.largest || sweep.classes > 0 ||
-           sweep.top > 0 || wanted->first_key_mass || wanted->own_mass ||
-           wanted->previous_mass || wanted->next_mass;
-}
-
-void attn_places_clear(struct attn_places *places)
-{
-    for (size_t lane = 0; lane < ATTN_PANEL_LANES; lane++) {
-        places->first[lane] = -INFINITY;
-        for (size_t n = 0; n < 3; n++)
-            places->near_by[n][lane] = -INFINITY;
-    }
-}
-
-void attn_places_note(struct attn_places *places, const struct attn_panel *panel,
-                      const struct attn_block *block, const float *scores, size_t width,
-                      const attn_statistics *wanted)
-{
-    const float *const near_by[] = {wanted->previous_mass, wanted->own_mass,
-                                    wanted->next_mass};
-    const int64_t keys = (int64_t)block->keys;
-    if (wanted->first_key_mass && block->first_key == 0)
-        for (size_t lane = 0; lane < width; lane++)
-            places->first[lane] = scores[lane];
-    for (int64_t n = 0; n < 3; n++) {
-        /* Lane 0 has this key of the block at the place, lane i the i-th after it. */
-        const int64_t key = panel->position + n - 1 - block->first_key;
-        if (!near_by[n] || key >= keys || key + panel->queries <= 0)
-            continue;
-        for (int64_t lane = key < 0 ? -key : 0;
-             lane < panel->queries && key + lane < keys; lane++)
-            places->near_by[n][lane] = scores[(key + lane) * (int64_t)width + lane];
-    }
+           sweep.top > 0 || sweep.places;
 }
 
 /* The sum of a row with a sink, relative to the larger of both. */
@@ -210,8 +181,7 @@ static void store_zeros(const attn_statistics *to, int64_t row)
 }
 
 void attn_statistics_store(const attn_statistics *to, int64_t row,
-                           const struct attn_panel *panel,
-                           const struct attn_places *places, size_t lane, size_t width,
+                           const struct attn_panel *panel, size_t lane, size_t width,
                            struct attn_row_end end)
 {
     if (panel->sum[lane] == 0.0f) { /* visible_keys is another's business */
@@ -219,10 +189,10 @@ void attn_statistics_store(const attn_statistics *to, int64_t row,
         return;
     }
     store_largest(to, row, panel, lane, end);
-    store_weight(to->first_key_mass, row, panel, lane, places->first[lane], end);
-    float *const near_by[] = {to->previous_mass, to->own_mass, to->next_mass};
-    for (size_t n = 0; n < 3; n++)
-        store_weight(near_by[n], row, panel, lane, places->near_by[n][lane], end);
+    float *const places[ATTN_PLACES] = {to->first_key_mass, to->previous_mass,
+                                        to->own_mass, to->next_mass};
+    for (size_t n = 0; n < ATTN_PLACES; n++)
+        store_weight(places[n], row, panel, lane, panel->place_score[n][lane], end);
     store(to->distance, row, panel->distance_sum[lane] * end.inverse);
     store(to->signed_distance, row, panel->signed_sum[lane] * end.inverse);
     if (to->entropy)

@@ -16,20 +16,6 @@ bool attn_statistics_any(const attn_statistics *wanted);
 /* What softmax must keep for them; key_class is set for each sequence. */
 struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted);
 
-/* Scores at places that some statistics ask for, one a lane, −∞ where not visible. */
-struct attn_places {
-    float first[ATTN_PANEL_LANES];      /* of key 0 */
-    float near_by[3][ATTN_PANEL_LANES]; /* of the key before the own position, there,
-                                           after */
-};
-
-void attn_places_clear(struct attn_places *places);
-
-/* Remembers what the block's scores, not yet weights, have at these places. */
-void attn_places_note(struct attn_places *places, const struct attn_panel *panel,
-                      const struct attn_block *block, const float *scores, size_t width,
-                      const attn_statistics *wanted);
-
 /* How one row ended: weight = e^(score − lse) = e^(score − reference) · inverse. */
 struct attn_row_end {
     double lse;    /* with the sink; −∞ if there is neither key nor sink */
@@ -51,8 +37,7 @@ static inline float attn_inverse_of_row(float reference, float sum, double sink)
 
 /* row is where the query stands in [B][H][Lq]. */
 void attn_statistics_store(const attn_statistics *to, int64_t row,
-                           const struct attn_panel *panel,
-                           const struct attn_places *places, size_t lane, size_t width,
+                           const struct attn_panel *panel, size_t lane, size_t width,
                            struct attn_row_end end);
 
 /* Of a query that is padding. */

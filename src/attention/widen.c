@@ -114,9 +114,8 @@ static void take_keys(struct attn_walk *walk, int64_t first, int64_t end)
 static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
 {
     struct attn_wide *const wide = &walk->wide;
-    const int64_t from = walk->pairs ? first - first % walk->pairs->keys_together : first;
     const struct attn_matrix rows =
-        attn_rows_of(&walk->problem->tensors->value, walk->head.value, from, end - from,
+        attn_rows_of(&walk->problem->tensors->value, walk->head.value, first, end - first,
                      walk->problem->shape->Dv);
     if (walk->pairs)
         wide->any_special = walk->pairs->pair_values(wide->value, wide->special, &rows);
@@ -150,13 +149,17 @@ static void take_block(struct attn_walk *walk, int64_t n)
 void attn_widen(struct attn_walk *walk, int64_t first, int64_t end)
 {
     assert(end - first <= ATTN_BLOCK_KEYS);
-    if (walk->wide.blocks > 1 && first < end) {
+    if (first >= end)
+        return;
+    if (walk->wide.blocks > 1) {
         take_block(walk, first / ATTN_BLOCK_KEYS);
         return;
     }
+    if (walk->pairs) /* whole groups of values, and the same keys */
+        first -= first % walk->pairs->keys_together;
     walk->wide.first = first;
-    if (walk->wide.key && first < end)
+    if (walk->wide.key)
         take_keys(walk, first, end);
-    if (walk->wide.value && first < end)
+    if (walk->wide.value)
         take_values(walk, first, end);
 }

@@ -28,32 +28,26 @@ static void decode_keep_top(struct attn_decode_panel *panel, const float *scores
     }
 }
 
-/* Its key only if asked for. */
-INLINE struct best column_largest(const struct column *c, const bool with_key)
+INLINE vf column_largest(const struct column *c)
 {
-    struct best largest = {vf_set1(-INFINITY), vi_set1(0)};
-    vi counter = vi_set1(0);
-    for (size_t key = 0; key < c->keys; key++) {
-        const vf score = vf_load(c->scores + key * c->width);
-        if (with_key)
-            largest.key = vi_where_greater(score, largest.score, counter, largest.key);
-        largest.score = vf_max(largest.score, score);
-        counter += 1;
-    }
+    vf largest = vf_set1(-INFINITY);
+    for (size_t key = 0; key < c->keys; key++)
+        largest = vf_max(largest, vf_load(c->scores + key * c->row));
     return largest;
 }
 
-static void decode_remember_largest(struct attn_decode_panel *panel,
-                                    const struct attn_decode_block *block,
-                                    const struct best *largest)
+static void decode_keep_largest(struct attn_decode_panel *panel, const struct column *c,
+                                const struct attn_decode_block *block, vf largest)
 {
     struct attn_panel *const lanes = &panel->lanes;
-    const vi grows = largest->score > vf_load(lanes->largest_score);
-    for (size_t i = 0; i < LANES && vi_any(grows); i++) {
-        if (grows[i]) {
-            lanes->largest_score[i] = largest->score[i];
-            lanes->largest_key[i] = key_of_lane(panel, block, (size_t)largest->key[i], i);
-        }
+    unsigned grown = vf_lanes_greater(largest, vf_load(lanes->largest_score));
+    if (!grown)
+        return;
+    const vi first = first_keys_with(c, largest);
+    for (; grown; grown &= grown - 1) {
+        const size_t lane = (size_t)__builtin_ctz(grown);
+        lanes->largest_score[lane] = largest[lane];
+        lanes->largest_key[lane] = key_of_lane(panel, block, (size_t)first[lane], lane);
     }
 }
 
@@ -92,18 +86,15 @@ static void decode_softmax(struct attn_decode_panel *panel, float *scores,
         .width = LANES,
         .keys = floats_of(panel, block) / LANES,
         .scores = scores,
+        .row = LANES,
     };
+    const vf largest = column_largest(&column);
     if (sweep->top > 0)
         decode_keep_top(panel, scores, block, sweep->top);
-    struct best largest;
-    if (sweep->largest) {
-        largest = column_largest(&column, true);
-        decode_remember_largest(panel, block, &largest);
-    } else {
-        largest = column_largest(&column, false);
-    }
+    if (sweep->largest)
+        decode_keep_largest(panel, &column, block, largest);
     const vf before = vf_load(panel->lanes.reference);
-    raise_reference(&column, share_largest(largest.score, panel->heads));
+    raise_reference(&column, share_largest(largest, panel->heads));
     const vf after = vf_load(panel->lanes.reference);
     panel->grew = vi_any(before != after);
     if (panel->grew)
@@ -111,9 +102,9 @@ static void decode_softmax(struct attn_decode_panel *panel, float *scores,
                  vf_select(before == after, vf_set1(1.0f),
                            vf_exp(vf_max(vf_set1(VF_EXP_FLOOR), before - after))));
     if (sweep->entropy)
-        scores_to_weights(&column, NULL, NULL, true, DISTANCE_NONE, false);
+        scores_to_weights(&column, NULL, true, DISTANCE_NONE, false);
     else
-        scores_to_weights(&column, NULL, NULL, false, DISTANCE_NONE, false);
+        scores_to_weights(&column, NULL, false, DISTANCE_NONE, false);
     if (sweep->distance)
         decode_distance(panel, scores, block);
     if (sweep->classes > 0)

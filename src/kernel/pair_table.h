@@ -23,13 +23,27 @@
 
 #include "kernel/table.h"
 
+/* A block as a panel sees it. */
+struct attn_show {
+    struct attn_panel *panel;
+    struct attn_block block;
+};
+
+/* What a worker takes from show to show.  attend may leave the last of them undone, until
+ * more come or drain is called; so shows, panels and blocks stay where they are so
+ * long: those of the last three calls of attend. */
+struct attn_pipeline {
+    float *scratch; /* as many floats as the kernels say */
+    size_t turn;    /* for the kernels; 0: nothing is undone */
+};
+
 struct attn_pair_kernels {
     const char *one_pass, *weights_kept, *decoding_too; /* as in struct attn_kernels */
 
     /* Of a number.  1: weights are rounded, and the output is over their rounded sum. */
     size_t parts;
 
-    size_t scratch; /* floats of weight_pairs */
+    size_t scratch; /* floats of weight_pairs, and of a pipeline */
 
     /* Values are made ready in groups of so many keys, a power of two that divides
      * ATTN_BLOCK_KEYS, which begin at its multiples. */
@@ -57,11 +71,14 @@ struct attn_pair_kernels {
     void (*value)(struct attn_panel *panel, const float *weights,
                   const struct attn_block *block);
 
-    /* Score, softmax and value of a few panels, which all see every key of a block of
-     * ATTN_BLOCK_KEYS keys, and whose plain scores are those wanted, with no statistics;
-     * no value is special.  NULL: there is none. */
-    void (*attend)(struct attn_panel *const *panels, size_t count,
-                   const struct attn_block *block, float *scores);
+    /* Score, softmax and value of a few shows of one block in memory, no two of the same
+     * panel.  No value is special.  NULL: there is none.  attends_plain: only where
+     * panels see every key of ATTN_BLOCK_KEYS, scores are as multiplied, and weights are
+     * not dropped, with no statistics. */
+    void (*attend)(struct attn_pipeline *pipeline, const struct attn_show *shows,
+                   size_t count, const struct attn_sweep *sweep);
+    void (*drain)(struct attn_pipeline *pipeline, const struct attn_sweep *sweep);
+    bool attends_plain;
 };
 
 #endif

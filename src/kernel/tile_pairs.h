@@ -5,6 +5,18 @@
 
 #include "kernel/tile_pipeline.h"
 
+/* Scales a chunk's scores and notes the largest. */
+INLINE void note_chunk(const struct pipe *pipe, struct pipe_column *c, size_t chunk)
+{
+    struct noted noted = c->noted; /* in registers */
+    float *const scores = c->scores + chunk * CHUNK_FLOATS;
+    if (pipe->factor == 1.0f)
+        note_scores(&noted, scores, VF_LANES, CHUNK_KEYS, 1.0f, 1);
+    else
+        note_scores(&noted, scores, VF_LANES, CHUNK_KEYS, pipe->factor, 1);
+    c->noted = noted;
+}
+
 /* By tiles 0 to 2. */
 INLINE void score_chunk(const struct tile_product *p, size_t chunk)
 {
@@ -78,7 +90,7 @@ INLINE void value_chunk(const struct tile_product *p, const struct pipe_column *
                        p->left + tile * p->next_left, (size_t)TILE_BYTES,
                        p->left_step * bytes);
     if (chunk == 0)
-        add_value_tile(c->panel->rounded_sum + c->lane, 0,
+        add_value_tile(c->show->panel->rounded_sum + c->lane, 0,
                        (const float *)(const void *)pairs_of_ones, 0, 0);
 }
 
@@ -89,61 +101,67 @@ static void go_on_with_pairs(const struct pipe *pipe, struct pipe_column *next,
 {
     struct tile_product scores = {.left = NULL}, values = {.left = NULL};
     vf sum = {0}, shift = {0};
-    if (now->panel) {
-        note_chunk(pipe, now, CHUNKS - 1, 1);
-        shift = shift_of(pipe, now, largest_of(pipe, now, 1));
+    if (now->show) {
+        const struct column column = column_in_softmax(pipe, now);
+        note_chunk(pipe, now, CHUNKS - 1);
+        raise_reference_of(pipe, &column, most_of_all(&now->noted));
+        shift = shift_from(vf_load(now->show->panel->reference + now->lane));
     }
-    if (before->panel) {
-        values = values_of(before->panel, pipe->block, before->lane, before->weights,
-                           VF_LANES, 1);
+    if (before->show) {
+        values = values_of(before->show->panel, &before->show->block, before->lane,
+                           before->weights, VF_LANES, 1);
         load_weights(before);
     }
-    if (next->panel)
-        scores =
-            scores_of(next->panel, pipe->block, next->lane, next->scores, VF_LANES, 1);
-    clear_noted(&next->noted);
+    if (next->show)
+        scores = scores_of(next->show->panel, &next->show->block, next->lane,
+                           next->scores, VF_LANES, 1);
     for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
-        if (next->panel)
+        if (next->show)
             score_chunk(&scores, chunk);
-        if (now->panel)
+        if (now->show)
             sum = weigh_half(now, 2 * chunk, shift, sum);
-        if (before->panel)
+        if (before->show)
             value_chunk(&values, before, chunk);
-        if (now->panel)
+        if (now->show)
             sum = weigh_half(now, 2 * chunk + 1, shift, sum);
-        if (next->panel && chunk > 0)
-            note_chunk(pipe, next, chunk - 1, 1);
+        if (next->show && chunk > 0)
+            note_chunk(pipe, next, chunk - 1);
     }
-    if (now->panel)
-        add_in_place(now->panel->sum + now->lane, sum);
+    if (now->show)
+        add_in_place(now->show->panel->sum + now->lane, sum);
 }
 
-static void attend_by_tiles(struct attn_panel *const *panels, size_t count,
-                            const struct attn_block *block, float *scores)
+static void attend_by_tiles(struct attn_pipeline *pipeline, const struct attn_show *shows,
+                            size_t count, const struct attn_sweep *sweep)
 {
     const struct pipe pipe = {
-        .block = block,
-        .factor = factor_of_scores(block, 1),
+        .sweep = sweep,
+        .factor = factor_of_scores(&shows->block, 1),
         .before_flush = vf_flush_begin(),
     };
     struct pipe_column columns[3];
-    static_assert(sizeof columns / sizeof *columns <= ATTN_PANEL_VECTORS,
-                  "scores of a panel are room for three columns");
     for (size_t n = 0; n < 3; n++) {
-        columns[n] = (struct pipe_column){.panel = NULL,
-                                          .scores = scores + n * CHUNKS * CHUNK_FLOATS};
+        columns[n] =
+            (struct pipe_column){.scores = pipeline->scratch + n * CHUNKS * CHUNK_FLOATS};
         columns[n].weights = columns[n].scores;
     }
-    struct place at = {panels, count, 0, 0};
+    struct place at = {.shows = shows, .count = count};
     for (size_t n = 0, last = SIZE_MAX; n != last; n++) {
         struct pipe_column *const next = &columns[n % 3];
         take_column(next, &at);
-        if (!next->panel && last == SIZE_MAX)
+        if (!next->show && last == SIZE_MAX)
             last = n + 2;
         go_on_with_pairs(&pipe, next, &columns[(n + 2) % 3], &columns[(n + 1) % 3]);
     }
     vf_flush_end(pipe.before_flush);
 }
+
+static void drain_tiles(struct attn_pipeline *pipeline, const struct attn_sweep *sweep)
+{
+    (void)pipeline, (void)sweep; /* nothing is left undone */
+}
+
+static_assert(PAIR_SCRATCH <= 3 * CHUNKS * CHUNK_FLOATS, "columns need more than pairs");
 
 static const struct attn_pair_kernels pair_kernels = {
     .one_pass = "panels of queries, bf16 products of tiles, " ATTN_ISA_NAME,
@@ -152,7 +170,7 @@ static const struct attn_pair_kernels pair_kernels = {
     .decoding_too = "panels of queries, bf16 products of tiles, single ones in splits of "
                     "keys, " ATTN_ISA_NAME,
     .parts = 1,
-    .scratch = PAIR_SCRATCH,
+    .scratch = 3 * CHUNKS * CHUNK_FLOATS,
     .keys_together = TILE_STEP,
     .open = tiles_open,
     .close = tiles_close,
@@ -162,6 +180,8 @@ static const struct attn_pair_kernels pair_kernels = {
     .score = score_by_tiles,
     .value = value_by_tiles,
     .attend = attend_by_tiles,
+    .drain = drain_tiles,
+    .attends_plain = true,
 };
 
 #endif

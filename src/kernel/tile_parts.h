@@ -1,93 +1,30 @@
 /* The pipeline for numbers of three parts, which is fp32.  Six products in place of one
  * take longer than exponentials, and what they wait for is the second cache: so columns
  * go by twos, and a tile of keys or values that is loaded serves both.  The processor
- * looks only a few products ahead: a share of the exponentials goes after every three. */
+ * looks only a few products ahead: two keys' weights go after every three. */
 #ifndef ATTN_KERNEL_TILE_PARTS_H
 #define ATTN_KERNEL_TILE_PARTS_H
 
-#include "kernel/tile_pipeline.h"
+#include "kernel/tile_weights.h"
 
-enum {
-    BLOCK_PAIRS = ATTN_BLOCK_KEYS / 2,
-    BLOCK_GROUPS = ATTN_BLOCK_KEYS / TILE_STEP,
-    COLUMN_SCORES = CHUNKS * CHUNK_FLOATS,
-    COLUMN_WEIGHTS = BLOCK_GROUPS * BF16_PARTS * TILE_FLOATS
-};
-
-/* Two columns, or one and none, or none. */
+/* Two columns, or one and none, or none; and the groups of keys that either sees. */
 struct couple {
     struct pipe_column column[2];
+    size_t first_group, end_group;
 };
 
 INLINE size_t columns_of(const struct couple *c)
 {
-    return (size_t)(c->column[0].panel != NULL) + (size_t)(c->column[1].panel != NULL);
-}
-
-/* ---- Weights --------------------------------------------------------------------------
- */
-
-/* Scores on their way to weights, pair by pair, of one column after the other. */
-struct weighing {
-    const struct pipe_column *column;
-    const float *scores; /* of the next pair of keys */
-    float *weights;
-    vf shift, next_shift, sum;
-    size_t pair, end;  /* of all columns */
-    size_t due, share; /* pairs · 256 */
-};
-
-INLINE void begin_weighing(struct weighing *w, const struct pipe_column *column)
-{
-    w->column = column;
-    w->scores = column->scores;
-    w->weights = column->weights;
-    w->sum = vf_set1(0.0f);
-}
-
-INLINE void weigh_next(struct weighing *w)
-{
-    const vf first = vf_exp_flushed(vf_load(w->scores) - w->shift);
-    const vf second = vf_exp_flushed(vf_load(w->scores + VF_LANES) - w->shift);
-    w->sum += first;
-    w->sum += second;
-    store_parts(w->weights, TILE_FLOATS, first, second);
-    w->scores += 2 * VF_LANES;
-    w->weights += VF_LANES;
-    if (++w->pair % TILE_EDGE != 0)
-        return;
-    w->weights += (BF16_PARTS - 1) * TILE_FLOATS;
-    if (w->pair % BLOCK_PAIRS == 0) {
-        add_in_place(w->column->panel->sum + w->column->lane, w->sum);
-        w->shift = w->next_shift;
-        if (w->pair < w->end)
-            begin_weighing(w, w->column + 1);
-    }
-}
-
-INLINE void weigh_share(void *weighing)
-{
-    struct weighing *const w = weighing;
-    w->due += w->share;
-    while (w->pair < w->due >> 8)
-        weigh_next(w);
+    return (size_t)(c->column[0].show != NULL) + (size_t)(c->column[1].show != NULL);
 }
 
 /* ---- Products -------------------------------------------------------------------------
  */
 
-/* Of the only column. */
-INLINE void add_one_product(const struct parts_of_step *p, struct weighing *w)
-{
-    add_parts_product(p);
-    for (size_t i = 0; i < 4; i++)
-        weigh_share(w);
-}
-
 /* One tile of the left operand by the right ones of both columns, which lie at some
  * distance from each other. */
 INLINE void multiply_tile(const struct tile_product *p, size_t tile, ptrdiff_t distance,
-                          const bool both, struct weighing *w)
+                          const bool both, const struct beside beside)
 {
     struct parts_of_step step = first_step(p, tile);
     tile_clear(0);
@@ -95,39 +32,39 @@ INLINE void multiply_tile(const struct tile_product *p, size_t tile, ptrdiff_t d
         tile_clear(1);
     for (size_t n = 0; n < p->steps; n++, go_to_next(&step, p))
         if (both)
-            add_two_parts_products(&step, distance, weigh_share, w);
+            add_two_parts_products(&step, distance, beside);
         else
-            add_one_product(&step, w);
+            add_parts_product(&step, beside);
 }
 
 /* Of tiles 0 and 1, of both columns or one. */
 INLINE void multiply_tiles_of(const struct tile_product p[2], size_t columns, size_t tile,
-                              float *to, float *other_to, struct weighing *w)
+                              float *to, float *other_to, const struct beside beside)
 {
     if (columns == 1) {
-        multiply_tile(p, tile, 0, false, w);
+        multiply_tile(p, tile, 0, false, beside);
         tile_store(0, to, (size_t)TILE_BYTES);
         return;
     }
     const ptrdiff_t distance = (const char *)p[1].right - (const char *)p[0].right;
-    multiply_tile(p, tile, distance, true, w);
+    multiply_tile(p, tile, distance, true, beside);
     tile_store(0, to, (size_t)TILE_BYTES);
     tile_store(1, other_to, (size_t)TILE_BYTES);
 }
 
 INLINE void score_chunk_of(const struct tile_product scores[2], size_t columns,
-                           size_t chunk, struct weighing *w)
+                           size_t chunk, const struct beside beside)
 {
     const size_t first = chunk * CHUNK_FLOATS;
     multiply_tiles_of(scores, columns, chunk, scores[0].out + first,
-                      columns > 1 ? scores[1].out + first : NULL, w);
+                      columns > 1 ? scores[1].out + first : NULL, beside);
 }
 
 INLINE void add_value_tile_of(const struct tile_product values[2], size_t columns,
-                              size_t tile, struct weighing *w)
+                              size_t tile, const struct beside beside)
 {
     float sums[2][TILE_FLOATS] __attribute__((aligned(TILE_BYTES)));
-    multiply_tiles_of(values, columns, tile, sums[0], sums[1], w);
+    multiply_tiles_of(values, columns, tile, sums[0], sums[1], beside);
     for (size_t i = 0; i < columns; i++)
         add_sums(sums[i], values[i].out + tile * values[i].next_out, values[i].out_row);
 }
@@ -135,96 +72,206 @@ INLINE void add_value_tile_of(const struct tile_product values[2], size_t column
 /* ---- The pipeline ---------------------------------------------------------------------
  */
 
-static void plan_products(const struct pipe *pipe, const struct couple *next,
-                          const struct couple *before, struct tile_product scores[2],
-                          struct tile_product values[2])
+INLINE void plan_scores(const struct couple *next, struct tile_product scores[2])
 {
     for (size_t i = 0; i < columns_of(next); i++) {
         const struct pipe_column *const c = &next->column[i];
-        scores[i] =
-            scores_of(c->panel, pipe->block, c->lane, c->scores, VF_LANES, BF16_PARTS);
-    }
-    for (size_t i = 0; i < columns_of(before); i++) {
-        const struct pipe_column *const c = &before->column[i];
-        values[i] =
-            values_of(c->panel, pipe->block, c->lane, c->weights, VF_LANES, BF16_PARTS);
-        values[i].steps = BLOCK_GROUPS;
+        const size_t first = next->first_group * TILE_STEP;
+        const struct attn_block *const block = &c->show->block;
+        scores[i] = scores_of(c->show->panel, block, c->lane,
+                              c->scores + first * VF_LANES, VF_LANES, BF16_PARTS);
+        scores[i].left +=
+            ((ptrdiff_t)first - (ptrdiff_t)c->first_row) * block->key_stride;
     }
 }
 
-static struct weighing plan_weights(const struct pipe *pipe, struct couple *now,
-                                    size_t steps)
+INLINE void plan_values(const struct couple *before, struct tile_product values[2])
 {
-    struct weighing w = {.end = columns_of(now) * BLOCK_PAIRS};
+    for (size_t i = 0; i < columns_of(before); i++) {
+        const struct pipe_column *const c = &before->column[i];
+        const ptrdiff_t first = (ptrdiff_t)before->first_group;
+        const float *const weights =
+            c->weights + before->first_group * BF16_PARTS * TILE_FLOATS;
+        values[i] = values_of(c->show->panel, &c->show->block, c->lane, weights, VF_LANES,
+                              BF16_PARTS);
+        values[i].left += (first - (ptrdiff_t)(c->first_row / TILE_STEP)) *
+                          (ptrdiff_t)values[i].left_step;
+        values[i].steps = before->end_group - before->first_group;
+    }
+}
+
+/* To take a share of the weights beside each of so many steps of products, if any. */
+INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
+                         const struct pipe *pipe, struct couple *now, size_t steps,
+                         struct column_notes *notes)
+{
+    w->notes = notes;
     for (size_t i = 0; i < columns_of(now); i++) {
         struct pipe_column *const c = &now->column[i];
-        note_chunk(pipe, c, CHUNKS - 1, BF16_PARTS);
-        w.next_shift = shift_of(pipe, c, largest_of(pipe, c, BF16_PARTS));
-        if (i == 0)
-            w.shift = w.next_shift;
+        const vf largest = finish_column(c, 2 * now->end_group - 1);
+        const struct column column = column_in_softmax(pipe, c);
+        note_scores_of(&column, largest);
+        raise_reference_of(pipe, &column, largest);
+        if (notes)
+            begin_notes(&notes[i], pipe, c);
+        if (!c->whole) {
+            clear_pairs(c->weights, now->first_group * TILE_EDGE, c->begin / 2);
+            clear_pairs(c->weights, (c->end + 1) / 2, now->end_group * TILE_EDGE);
+        }
+        start[i] = start_of(c);
+        w->end += start[i].pairs;
     }
-    begin_weighing(&w, now->column);
-    w.share = steps > 0 ? (w.end << 8) / (4 * steps) : 0;
-    return w;
+    w->share = steps > 0 ? (w->end << 8) / (4 * steps) : 0;
+    if (w->end > 0)
+        begin_column(w, start);
 }
 
 /* Three couples go a step further.  Scores are noted a chunk late. */
-static void go_on_with_parts(const struct pipe *pipe, struct couple *next,
-                             struct couple *now, const struct couple *before)
+INLINE void go_on_with_parts(const struct pipe *pipe, struct couple *next,
+                             struct couple *now, const struct couple *before,
+                             struct column_notes *notes)
 {
     const size_t to_score = columns_of(next), to_add = columns_of(before);
     struct tile_product scores[2] = {{.steps = 0}}, values[2] = {{.tiles = 0}};
-    plan_products(pipe, next, before, scores, values);
-    struct weighing w = plan_weights(
-        pipe, now, CHUNKS * scores[0].steps + values[0].tiles * values[0].steps);
-    for (size_t i = 0; i < to_score; i++)
-        clear_noted(&next->column[i].noted);
-    for (size_t chunk = 0, tile = 0; chunk < CHUNKS; chunk++) {
+    struct weighing_start start[2];
+    struct weighing w = {.pair = 0};
+    const struct beside beside = {notes ? weigh_noted_share : weigh_plain_share, &w};
+    plan_scores(next, scores);
+    plan_values(before, values);
+    const size_t chunks = to_score > 0 ? 2 * (next->end_group - next->first_group) : 1;
+    plan_weights(&w, start, pipe, now,
+                 chunks * scores[0].steps + values[0].tiles * values[0].steps, notes);
+    if (to_score > 0)
+        w.lines = lines_of_bias(&next->column[0], to_score);
+    for (size_t chunk = 0, tile = 0, due = 0; chunk < chunks; chunk++) {
         if (to_score > 0)
-            score_chunk_of(scores, to_score, chunk, &w);
-        for (; tile < values[0].tiles * (chunk + 1) / CHUNKS; tile++)
-            add_value_tile_of(values, to_add, tile, &w);
+            score_chunk_of(scores, to_score, chunk, beside);
         for (size_t i = 0; chunk > 0 && i < to_score; i++)
-            note_chunk(pipe, &next->column[i], chunk - 1, BF16_PARTS);
+            note_if_inside(&next->column[i], 2 * next->first_group + chunk - 1);
+        for (due += values[0].tiles; due >= chunks; due -= chunks)
+            add_value_tile_of(values, to_add, tile++, beside);
     }
     while (w.pair < w.end)
-        weigh_next(&w);
+        weigh_pair(&w, notes);
+}
+
+static void go_on_plainly(const struct pipe *pipe, struct couple *next,
+                          struct couple *now, const struct couple *before)
+{
+    go_on_with_parts(pipe, next, now, before, NULL);
+}
+
+/* A function of its own, whose lists are 16 KB of stack. */
+static __attribute__((noinline)) void go_on_with_notes(const struct pipe *pipe,
+                                                       struct couple *next,
+                                                       struct couple *now,
+                                                       const struct couple *before)
+{
+    struct top_list lists[2];
+    struct column_notes notes[] = {{.list = &lists[0]}, {.list = &lists[1]}};
+    go_on_with_parts(pipe, next, now, before, notes);
 }
 
 /* Of panels that are equally wide, as their queries' rows are then. */
 static void take_couple(struct couple *couple, struct place *at)
 {
-    take_column(&couple->column[0], at);
-    const struct attn_panel *const panel = couple->column[0].panel;
-    couple->column[1].panel = NULL;
-    if (panel && at->panel < at->count &&
-        at->panels[at->panel]->vectors == panel->vectors)
-        take_column(&couple->column[1], at);
+    struct pipe_column *const one = &couple->column[0], *const other = one + 1;
+    take_column(one, at);
+    other->show = NULL;
+    if (!one->show)
+        return;
+    const struct place before = *at;
+    take_column(other, at);
+    if (other->show && other->show->panel->vectors != one->show->panel->vectors) {
+        other->show = NULL;
+        *at = before;
+    }
+    size_t begin = one->begin, end = one->end;
+    if (other->show) {
+        begin = other->begin < begin ? other->begin : begin;
+        end = other->end > end ? other->end : end;
+    }
+    couple->first_group = begin / TILE_STEP;
+    couple->end_group = (end + TILE_STEP - 1) / TILE_STEP;
 }
 
-/* Of more columns than `scores` has room for: they lie with the weights. */
-static void attend_by_parts(struct attn_panel *const *panels, size_t count,
-                            const struct attn_block *block, float *scores)
+/* The pipeline in scratch: couples by turns, of which two are undone between calls, and
+ * memory for two, by turns: scores of one become weights before the next but one writes
+ * its own, and weights are added.  Rows of different columns lie apart within a page, or
+ * loads of one wait for stores of another (2 % of a pass). */
+enum {
+    APART = 256,
+    SCORES_PLACE = COLUMN_SCORES + APART,
+    WEIGHTS_PLACE = COLUMN_WEIGHTS + APART,
+    COUPLES_PLACE = 1024,
+    PARTS_SCRATCH = COUPLES_PLACE + 4 * (SCORES_PLACE + WEIGHTS_PLACE) + APART / 2
+};
+
+static void place_couple(struct couple *couple, float *memory, size_t turn)
+{
+    for (size_t i = 0; i < 2; i++) {
+        const size_t n = 2 * turn + i;
+        couple->column[i].scores = memory + n * SCORES_PLACE;
+        couple->column[i].weights =
+            memory + 4 * SCORES_PLACE + APART / 2 + n * WEIGHTS_PLACE;
+    }
+}
+
+/* The next couple, or an empty one where `last` has one of its columns: references are
+ * not raised while weights wait to be added. */
+static void take_turn(struct couple *next, const struct couple *last, struct place *at)
+{
+    const struct place before = *at;
+    take_couple(next, at);
+    for (size_t i = 0; i < columns_of(next); i++)
+        for (size_t j = 0; j < columns_of(last); j++)
+            if (next->column[i].show->panel == last->column[j].show->panel &&
+                next->column[i].lane == last->column[j].lane) {
+                *at = before;
+                next->column[0].show = next->column[1].show = NULL;
+                return;
+            }
+}
+
+/* Takes turns until no show is left, and `more` after that. */
+static void take_turns(struct attn_pipeline *pipeline, struct place at, size_t more,
+                       const struct attn_sweep *sweep)
 {
     const struct pipe pipe = {
-        .block = block, .factor = 1.0f, .before_flush = vf_flush_begin()};
-    struct couple couples[3];
-    float *scratch = block->weight_pairs;
-    (void)scores;
-    for (size_t n = 0; n < 6; n++) {
-        couples[n / 2].column[n % 2] = (struct pipe_column){
-            .panel = NULL, .scores = scratch, .weights = scratch + COLUMN_SCORES};
-        scratch += COLUMN_SCORES + COLUMN_WEIGHTS;
-    }
-    struct place at = {panels, count, 0, 0};
-    for (size_t n = 0, last = SIZE_MAX; n != last; n++) {
-        struct couple *const next = &couples[n % 3];
-        take_couple(next, &at);
-        if (columns_of(next) == 0 && last == SIZE_MAX)
-            last = n + 2;
-        go_on_with_parts(&pipe, next, &couples[(n + 2) % 3], &couples[(n + 1) % 3]);
+        .sweep = sweep, .factor = 1.0f, .before_flush = vf_flush_begin()};
+    const bool notes = sweep->entropy || sweep->distance || sweep->classes > 0 ||
+                       sweep->top > 0 || sweep->dropout;
+    struct couple *const couples = (struct couple *)(void *)pipeline->scratch;
+    static_assert(3 * sizeof *couples <= COUPLES_PLACE * sizeof(float), "room for them");
+    for (size_t *n = &pipeline->turn; at.show < at.count || more > 0; ++*n) {
+        struct couple *const next = &couples[*n % 3];
+        struct couple *const now = &couples[(*n + 2) % 3];
+        struct couple *const before = &couples[(*n + 1) % 3];
+        more -= at.show >= at.count;
+        place_couple(next, pipeline->scratch + COUPLES_PLACE, *n % 2);
+        take_turn(next, now, &at);
+        if (notes)
+            go_on_with_notes(&pipe, next, now, before);
+        else
+            go_on_plainly(&pipe, next, now, before);
     }
     vf_flush_end(pipe.before_flush);
+}
+
+static void attend_by_parts(struct attn_pipeline *pipeline, const struct attn_show *shows,
+                            size_t count, const struct attn_sweep *sweep)
+{
+    const struct place at = {.shows = shows, .count = count};
+    if (pipeline->turn == 0)
+        memset(pipeline->scratch, 0, 3 * sizeof(struct couple));
+    take_turns(pipeline, at, 0, sweep);
+}
+
+static void drain_parts(struct attn_pipeline *pipeline, const struct attn_sweep *sweep)
+{
+    if (pipeline->turn > 0)
+        take_turns(pipeline, (struct place){.count = 0}, 2, sweep);
+    pipeline->turn = 0;
 }
 
 static const struct attn_pair_kernels part_kernels = {
@@ -234,7 +281,7 @@ static const struct attn_pair_kernels part_kernels = {
     .decoding_too = "panels of queries, fp32 products of tiles, single ones in splits of "
                     "keys, " ATTN_ISA_NAME,
     .parts = BF16_PARTS,
-    .scratch = 6 * (COLUMN_SCORES + COLUMN_WEIGHTS),
+    .scratch = PARTS_SCRATCH,
     .keys_together = TILE_STEP,
     .open = tiles_open,
     .close = tiles_close,
@@ -244,6 +291,7 @@ static const struct attn_pair_kernels part_kernels = {
     .score = score_by_parts,
     .value = value_by_parts,
     .attend = attend_by_parts,
+    .drain = drain_parts,
 };
 
 #endif

@@ -102,29 +102,45 @@ struct parts_of_step {
     size_t left_row, left_part, right_row, right_part;
 };
 
+/* Work of vectors that goes between products of tiles. */
+struct beside {
+    void (*do_share)(void *state);
+    void *state;
+};
+
+INLINE void go_beside(struct beside beside)
+{
+    if (beside.do_share)
+        beside.do_share(beside.state);
+}
+
 /* Adds to tile 0 by tiles 1 to 5, in the order of part_products.h: scores of the backward
- * pass have the same bits. */
-INLINE void add_parts_product(const struct parts_of_step *p)
+ * pass have the same bits.  Takes four shares of the work beside. */
+INLINE void add_parts_product(const struct parts_of_step *p, const struct beside beside)
 {
     const size_t left_row = p->left_row, right_row = p->right_row;
     tile_load(3, p->right, right_row);
     tile_load(1, p->left + 2 * p->left_part, left_row);
     tile_add_product(0, 1, 3);
     tile_load(2, p->left + p->left_part, left_row);
+    go_beside(beside);
     tile_add_product(0, 2, 3);
     tile_load(4, p->right + p->right_part, right_row);
     tile_add_product(0, 2, 4);
+    go_beside(beside);
     tile_load(1, p->left, left_row);
     tile_add_product(0, 1, 4);
+    go_beside(beside);
     tile_load(5, p->right + 2 * p->right_part, right_row);
     tile_add_product(0, 1, 5);
     tile_add_product(0, 1, 3);
+    go_beside(beside);
 }
 
 /* The same to tiles 0 and 1, of the right operand and of another at some distance, by
- * tiles 2 to 7; and after every three products some work of vectors. */
+ * tiles 2 to 7; a share goes after every three products. */
 INLINE void add_two_parts_products(const struct parts_of_step *p, ptrdiff_t distance,
-                                   void (*const beside)(void *), void *state)
+                                   const struct beside beside)
 {
     const size_t left_row = p->left_row, right_row = p->right_row;
     const char *const a = p->right, *const b = a + distance;
@@ -135,24 +151,24 @@ INLINE void add_two_parts_products(const struct parts_of_step *p, ptrdiff_t dist
     tile_add_product(1, 2, 4);
     tile_load(2, p->left + p->left_part, left_row);
     tile_add_product(0, 2, 3);
-    beside(state);
+    go_beside(beside);
     tile_add_product(1, 2, 4);
     tile_load(5, a + p->right_part, right_row);
     tile_load(6, b + p->right_part, right_row);
     tile_add_product(0, 2, 5);
     tile_add_product(1, 2, 6);
-    beside(state);
+    go_beside(beside);
     tile_load(2, p->left, left_row);
     tile_add_product(0, 2, 5);
     tile_add_product(1, 2, 6);
     tile_load(7, a + 2 * p->right_part, right_row);
     tile_add_product(0, 2, 7);
-    beside(state);
+    go_beside(beside);
     tile_load(7, b + 2 * p->right_part, right_row);
     tile_add_product(1, 2, 7);
     tile_add_product(0, 2, 3);
     tile_add_product(1, 2, 4);
-    beside(state);
+    go_beside(beside);
 }
 
 INLINE struct parts_of_step first_step(const struct tile_product *p, size_t tile)
@@ -190,7 +206,7 @@ INLINE void multiply_parts(const struct tile_product *p, const bool adds)
         struct parts_of_step step = first_step(p, tile);
         tile_clear(0);
         for (size_t n = 0; n < p->steps; n++, go_to_next(&step, p))
-            add_parts_product(&step);
+            add_parts_product(&step, (struct beside){.do_share = NULL});
         if (adds) {
             tile_store(0, sums, (size_t)TILE_BYTES);
             add_sums(sums, out, p->out_row);

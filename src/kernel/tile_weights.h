@@ -1,0 +1,377 @@
+/* The softmax of columns in the pipeline, two keys at a time, so that it can be woven
+ * into products of tiles: what softmax.h does with a whole column, and the weights split
+ * into parts while they are in registers.  Two keys take some hundred cycles, to which
+ * what is asked beside the sum adds a test each. */
+#ifndef ATTN_KERNEL_TILE_WEIGHTS_H
+#define ATTN_KERNEL_TILE_WEIGHTS_H
+
+#include "kernel/tile_pipeline.h"
+
+enum {
+    BLOCK_GROUPS = ATTN_BLOCK_KEYS / TILE_STEP,
+    COLUMN_SCORES = CHUNKS * CHUNK_FLOATS,
+    COLUMN_WEIGHTS = BLOCK_GROUPS * BF16_PARTS * TILE_FLOATS
+};
+
+/* ---- Scores ---------------------------------------------------------------------------
+ */
+
+/* What its lanes see of the block. */
+INLINE struct segment seen_by_column(const struct pipe_column *c)
+{
+    return (struct segment){c->begin - c->first_row, c->end - c->first_row,
+                            c->lane / VF_LANES, 1};
+}
+
+/* Finds scores again that are not finite. */
+static __attribute__((noinline)) void mend_column(struct pipe_column *c)
+{
+    const struct segment seen = seen_by_column(c);
+    float *const scores = c->scores + c->begin * VF_LANES;
+    mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen);
+    clear_noted(&c->noted);
+    note_scores(&c->noted, scores, VF_LANES, c->end - c->begin, 1.0f, BF16_PARTS);
+}
+
+/* Softcap and what comes after it, as bend_scores does it; returns the largest. */
+static vf bend_column(const struct pipe_column *c, vf largest)
+{
+    const struct attn_panel *const panel = c->show->panel;
+    const struct attn_block *const block = &c->show->block;
+    const struct segment seen = seen_by_column(c);
+    const struct strip strip = {c->scores + c->first_row * VF_LANES, VF_LANES,
+                                c->lane / VF_LANES, seen.begin, seen.end};
+    if (block->softcap > 0.0f)
+        cap_scores(c->scores + c->begin * VF_LANES, (c->end - c->begin) * VF_LANES,
+                   block->softcap);
+    if (block->alibi_slope != 0.0f)
+        lean_strip(&strip, panel, block);
+    if (block->forget_high)
+        largest = forget_strip(&strip, panel, block);
+    if (block->bias.x)
+        largest = add_bias_to_strip(&strip, block);
+    if (block->keep) {
+        struct keep_view view;
+        view_keep(&view, panel, block);
+        largest = hide_strip_by_keep(&strip, panel, block, &view);
+    }
+    const bool moved = block->softcap > 0.0f || block->alibi_slope != 0.0f;
+    if (moved || !sees_all(block, 0, block->keys))
+        largest = hide_strip(&strip, block, vf_set1(-INFINITY));
+    return largest;
+}
+
+/* Whether some lanes see each of a chunk's keys. */
+INLINE bool is_inside(const struct pipe_column *c, size_t chunk)
+{
+    const size_t row = chunk * CHUNK_KEYS;
+    return row >= c->begin && row + CHUNK_KEYS <= c->end;
+}
+
+INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end)
+{
+    struct noted noted = c->noted; /* in registers */
+    note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, 1.0f,
+                BF16_PARTS);
+    c->noted = noted;
+}
+
+/* Once its products are done. */
+INLINE void note_if_inside(struct pipe_column *c, size_t chunk)
+{
+    if (is_inside(c, chunk))
+        note_rows(c, chunk * CHUNK_KEYS, (chunk + 1) * CHUNK_KEYS);
+}
+
+/* The last chunk, and rows of those that are not inside. */
+INLINE void note_edges(struct pipe_column *c, size_t last_chunk)
+{
+    const size_t first = (c->begin + CHUNK_KEYS - 1) / CHUNK_KEYS * CHUNK_KEYS;
+    const size_t last = c->end / CHUNK_KEYS * CHUNK_KEYS;
+    note_if_inside(c, last_chunk);
+    if (first > last) {
+        note_rows(c, c->begin, c->end);
+        return;
+    }
+    note_rows(c, c->begin, first);
+    note_rows(c, last, c->end);
+}
+
+/* Ends what the products began; returns the largest score. */
+INLINE vf finish_column(struct pipe_column *c, size_t last_chunk)
+{
+    note_edges(c, last_chunk);
+    if (vi_any(c->noted.zero != 0.0f))
+        mend_column(c);
+    if (c->whole)
+        return most_of_all(&c->noted);
+    const vf largest = bend_column(c, most_of_all(&c->noted));
+    if (c->begin % 2 == 1) /* the other key of its pair */
+        vf_store(c->scores + (c->begin - 1) * VF_LANES, vf_set1(-INFINITY));
+    if (c->end % 2 == 1)
+        vf_store(c->scores + c->end * VF_LANES, vf_set1(-INFINITY));
+    return largest;
+}
+
+/* ---- Weights --------------------------------------------------------------------------
+ */
+
+/* What softmax keeps of a column besides the sum of its weights. */
+struct column_notes {
+    const struct pipe_column *column;
+    struct column as; /* in softmax */
+    size_t row;       /* of the next key */
+    vf entropy_sum, distance_sum, signed_sum, distance;
+    enum distance distances;
+    bool uses_each; /* a weight is not only multiplied */
+    struct top_list *list;
+};
+
+/* Rows of a bias as the lines of memory that they lie in. */
+struct bias_lines {
+    uintptr_t at, stride;
+    size_t line, in_row; /* of the row at hand */
+    size_t rows;         /* still to be called */
+};
+
+/* Two of the columns, which are one below the other if they are the same panel's: those
+ * of others are few.  Nothing where keys do not lie side by side. */
+INLINE struct bias_lines lines_of_bias(const struct pipe_column *c, size_t columns)
+{
+    const struct attn_matrix *const bias = &c->show->block.bias;
+    const uintptr_t bytes = bias->type == ATTN_F32 ? 4 : 2;
+    const uintptr_t stride = (uintptr_t)bias->row_stride * bytes;
+    if (!bias->x || bias->element_stride != 1 || bias->row_stride == 0)
+        return (struct bias_lines){.rows = 0};
+    const size_t rows = bias->rows - c->lane;
+    return (struct bias_lines){
+        .at = (uintptr_t)bias->x + c->lane * stride,
+        .stride = stride,
+        .in_row = c->show->block.keys * bytes / LINE_BYTES + 1,
+        .rows = rows < columns * VF_LANES ? rows : columns * VF_LANES,
+    };
+}
+
+INLINE void call_next_line(struct bias_lines *lines)
+{
+    call_line(lines->at + lines->line * LINE_BYTES);
+    if (++lines->line == lines->in_row) {
+        lines->at += lines->stride;
+        lines->line = 0;
+        lines->rows--;
+    }
+}
+
+/* Where the weighing of a column begins: with the pair in which its first key is. */
+struct weighing_start {
+    const float *scores;
+    float *weights, *sum;
+    vf shift;
+    size_t pairs, in_group; /* of the column, and until a group of keys ends */
+};
+
+/* Scores on their way to weights, of one column after the other.  Pairs are counted over
+ * both.  Its members stay in registers as long as no function takes them all. */
+struct weighing {
+    const float *scores; /* of the next pair */
+    float *weights;
+    vf shift, sum;
+    size_t pair, stop, end_pair, end; /* the next, and where a group of keys or the
+                                       * column, the column, and all end */
+    size_t due, share;                /* pairs that are due, in 2⁻⁸ */
+    const struct weighing_start *at;
+    struct column_notes *notes; /* the column's, or NULL */
+    struct bias_lines lines;    /* that are called meanwhile */
+};
+
+static void clear_pairs(float *weights, size_t begin, size_t end)
+{
+    for (size_t pair = begin; pair < end; pair++)
+        for (size_t part = 0; part < BF16_PARTS; part++)
+            vf_store(weights + place_of_pair(pair, VF_LANES, BF16_PARTS) +
+                         part * TILE_FLOATS,
+                     vf_set1(0.0f));
+}
+
+INLINE struct weighing_start start_of(const struct pipe_column *c)
+{
+    const struct attn_panel *const panel = c->show->panel;
+    const size_t first = c->begin / 2;
+    return (struct weighing_start){
+        .scores = c->scores + 2 * first * VF_LANES,
+        .weights = c->weights + place_of_pair(first, VF_LANES, BF16_PARTS),
+        .sum = c->show->panel->sum + c->lane,
+        .shift = shift_from(vf_load(panel->reference + c->lane)),
+        .pairs = (c->end + 1) / 2 - first,
+        .in_group = TILE_EDGE - first % TILE_EDGE,
+    };
+}
+
+INLINE void begin_column(struct weighing *w, const struct weighing_start *at)
+{
+    w->at = at;
+    w->scores = at->scores;
+    w->weights = at->weights;
+    w->shift = at->shift;
+    w->sum = vf_set1(0.0f);
+    w->end_pair = w->pair + at->pairs;
+    w->stop = w->pair + (at->in_group < at->pairs ? at->in_group : at->pairs);
+}
+
+/* Whose list counts keys in rows. */
+INLINE struct top_column top_of(const struct column_notes *notes)
+{
+    struct top_column top = top_column_of(&notes->as);
+    top.first_key -= (int64_t)notes->column->begin;
+    return top;
+}
+
+static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
+                        const struct pipe_column *column)
+{
+    const struct attn_sweep *const sweep = pipe->sweep;
+    const size_t other = column->begin % 2; /* key of the first pair */
+    notes->column = column;
+    notes->row = column->begin - other;
+    notes->as = column_in_softmax(pipe, column);
+    notes->entropy_sum = notes->distance_sum = notes->signed_sum = vf_set1(0.0f);
+    notes->distances = distance_sums_of(&notes->as);
+    notes->distance =
+        distance_to(notes->as.first_key - (int64_t)other, notes->as.panel, notes->as.v);
+    notes->uses_each = sweep->classes > 0 || sweep->dropout;
+    if (sweep->top > 0) {
+        const struct top_column top = top_of(notes);
+        notes->list->least = vf_load(top_least(&top));
+        notes->list->count = 0;
+    }
+}
+
+static void end_notes(const struct column_notes *notes, vf sum)
+{
+    struct attn_panel *const panel = notes->as.panel;
+    if (notes->as.sweep->entropy)
+        add_in_place(panel->entropy_sum + notes->as.lane, notes->entropy_sum);
+    vf signed_sum = notes->signed_sum;
+    if (notes->distances == DISTANCE_BEFORE) {
+        const vf first = distance_to(notes->as.first_key, panel, notes->as.v);
+        signed_sum = distance_before(first, notes->as.keys, sum, signed_sum);
+    }
+    add_distances(&notes->as, notes->distances, notes->distance_sum, signed_sum);
+    if (notes->as.sweep->top > 0) {
+        const struct top_column top = top_of(notes);
+        keep_top(&top, notes->list);
+    }
+}
+
+/* What becomes of a weight before it is multiplied: it is summed by classes, or dropped.
+ */
+static vf use_weight(const struct column_notes *notes, size_t row, vf weight)
+{
+    const struct pipe_column *const c = notes->column;
+    const struct column *const as = &notes->as;
+    const struct attn_sweep *const sweep = as->sweep;
+    const int64_t key = c->show->block.first_key + (int64_t)(row - c->first_row);
+    if (row < c->begin || row >= c->end)
+        return weight;
+    if (sweep->classes > 0)
+        add_in_place(as->panel->class_sum + sweep->key_class[key] * as->width + c->lane,
+                     weight);
+    return sweep->dropout ? dropped_weight(as, key, weight) : weight;
+}
+
+INLINE void add_pair_distances(struct column_notes *notes, const vf weight[2])
+{
+    for (size_t i = 0; i < 2; i++) {
+        notes->distance_sum =
+            vf_fma(weight[i], vf_abs(notes->distance), notes->distance_sum);
+        notes->signed_sum = vf_fma(weight[i], notes->distance, notes->signed_sum);
+        notes->distance -= 1.0f;
+    }
+}
+
+/* The key after the column's last adds nothing. */
+INLINE void add_sums_before(struct column_notes *notes, const vf sums[2])
+{
+    notes->signed_sum += sums[0];
+    if (notes->row + 1 < notes->column->end)
+        notes->signed_sum += sums[1];
+}
+
+/* Statistics of the next pair, and what else becomes of its weights.  sums: of weights,
+ * with the first and with both. */
+INLINE void note_pair(struct column_notes *notes, const vf score[2], const vf exponent[2],
+                      vf weight[2], const vf sums[2])
+{
+    const struct attn_sweep *const sweep = notes->as.sweep;
+    const size_t row = notes->row;
+    if (sweep->entropy) {
+        const vf floor = vf_set1(VF_EXP_FLOOR);
+        const vf sum = vf_fma(weight[0], vf_max(floor, exponent[0]), notes->entropy_sum);
+        notes->entropy_sum = vf_fma(weight[1], vf_max(floor, exponent[1]), sum);
+    }
+    if (notes->distances == DISTANCE_BEFORE)
+        add_sums_before(notes, sums);
+    else if (notes->distances != DISTANCE_NONE)
+        add_pair_distances(notes, weight);
+    if (sweep->top > 0) {
+        const size_t count = top_note(notes->list, notes->list->count, row, score[0]);
+        notes->list->count = top_note(notes->list, count, row + 1, score[1]);
+    }
+    if (notes->uses_each)
+        for (size_t i = 0; i < 2; i++)
+            weight[i] = use_weight(notes, row + i, weight[i]);
+    notes->row = row + 2;
+}
+
+INLINE void go_past_stop(struct weighing *w)
+{
+    if (w->stop != w->end_pair) {
+        const size_t next = w->stop + TILE_EDGE;
+        w->weights += (BF16_PARTS - 1) * TILE_FLOATS;
+        w->stop = next < w->end_pair ? next : w->end_pair;
+        return;
+    }
+    add_in_place(w->at->sum, w->sum);
+    if (w->notes)
+        end_notes(w->notes++, w->sum);
+    if (w->pair < w->end)
+        begin_column(w, w->at + 1);
+}
+
+INLINE void weigh_pair(struct weighing *w, const bool notes)
+{
+    const vf score[2] = {vf_load(w->scores), vf_load(w->scores + VF_LANES)};
+    const vf exponent[2] = {score[0] - w->shift, score[1] - w->shift};
+    vf weight[2] = {vf_exp_flushed(exponent[0]), vf_exp_flushed(exponent[1])};
+    const vf first_sum = w->sum + weight[0];
+    w->sum = first_sum + weight[1];
+    if (notes)
+        note_pair(w->notes, score, exponent, weight, (const vf[]){first_sum, w->sum});
+    store_parts(w->weights, TILE_FLOATS, weight[0], weight[1]);
+    w->scores += 2 * VF_LANES;
+    w->weights += VF_LANES;
+    if (++w->pair == w->stop)
+        go_past_stop(w);
+}
+
+/* A share of what is left, after which products go on. */
+INLINE void weigh_share(struct weighing *w, const bool notes)
+{
+    w->due += w->share;
+    for (size_t i = 0; w->lines.rows > 0 && i < 2; i++)
+        call_next_line(&w->lines);
+    while (w->pair < w->due >> 8)
+        weigh_pair(w, notes);
+}
+
+INLINE void weigh_plain_share(void *weighing)
+{
+    weigh_share(weighing, false);
+}
+
+INLINE void weigh_noted_share(void *weighing)
+{
+    weigh_share(weighing, true);
+}
+
+#endif
