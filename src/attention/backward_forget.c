@@ -1,23 +1,38 @@
 /* Adds up the gradient of forget gates. */
 #include "attention/backward_forget.h"
 
-void attn_backward_add_to_forget(struct attn_backward_group *group,
-                                 const struct attn_backward_panel *panel,
-                                 const struct attn_backward_block *block)
+/* Of some keys from first on, [keys][row] of which so many lanes count. */
+static void add_gradients(struct attn_backward_group *group, int64_t first, size_t keys,
+                          const float *gradients, size_t row, size_t lanes)
 {
     float sums[ATTN_BLOCK_KEYS] = {0.0f};
     const struct attn_target to = {
         .x = sums,
         .row_stride = 0,
         .element_stride = 1,
-        .rows = (size_t)panel->forward.queries,
-        .size = block->forward.keys,
+        .rows = lanes,
+        .size = keys,
     };
-    group->backward->kernels->backward->add_pairs(&to, block->gradient + panel->column,
-                                                  block->row);
-    double *const of_keys = group->forget_sums + block->forward.first_key;
-    for (size_t key = 0; key < block->forward.keys; key++)
+    group->backward->kernels->backward->add_pairs(&to, gradients, row);
+    double *const of_keys = group->forget_sums + first;
+    for (size_t key = 0; key < keys; key++)
         of_keys[key] -= (double)sums[key];
+}
+
+void attn_backward_add_to_forget(struct attn_backward_group *group,
+                                 const struct attn_backward_panel *panel,
+                                 const struct attn_backward_block *block)
+{
+    add_gradients(group, block->forward.first_key, block->forward.keys,
+                  block->gradient + panel->column, block->row,
+                  (size_t)panel->forward.queries);
+}
+
+void attn_backward_add_gate_sums(struct attn_backward_group *group, int64_t first,
+                                 int64_t end, const float *sums)
+{
+    const size_t lanes = group->backward->kernels->lanes;
+    add_gradients(group, first, (size_t)(end - first), sums, lanes, lanes);
 }
 
 static void store_head(const struct attn_backward *backward,

@@ -68,6 +68,7 @@ struct attn_backward_parts {
     float *weight, *gradient;               /* [tile of keys][panel] */
     float *slope, *score[2], *by_weight[2]; /* [ATTN_BLOCK_KEYS][width] */
     float *by_key[2];
+    float *gate_sums; /* [ATTN_BLOCK_KEYS][lanes of a vector] */
     struct attn_part_show shows[ATTN_BACKWARD_PANELS];
 };
 

@@ -36,6 +36,8 @@ bool attn_backward_takes_parts(const struct attn_backward *backward,
 /* ---- Scratch ------------------------------------------------------------------------
  */
 
+enum { GATE_SUMS = ATTN_BLOCK_KEYS * ATTN_TILE_EDGE };
+
 static size_t lay_out(struct attn_backward_parts *parts,
                       const struct attn_backward *backward, float *scratch)
 {
@@ -58,6 +60,7 @@ static size_t lay_out(struct attn_backward_parts *parts,
     parts->gradient =
         attn_take_floats(&scratch, &floats, attn_floats_in_parts(ATTN_BLOCK_KEYS, lanes));
     parts->slope = attn_take_floats(&scratch, &floats, pairs);
+    parts->gate_sums = attn_take_floats(&scratch, &floats, GATE_SUMS);
     for (size_t n = 0; n < 2; n++) {
         parts->score[n] = attn_take_floats(&scratch, &floats, pairs);
         parts->by_weight[n] = attn_take_floats(&scratch, &floats, pairs);
@@ -81,23 +84,29 @@ void attn_backward_parts_init(struct attn_backward_group *group, float *scratch)
 /* ---- A run of keys ------------------------------------------------------------------
  */
 
-/* Whether weights and gradients come of the products as they are, but for what is hidden
- * from a row, which counts as −∞: of a NaN that makes NaN. */
-static bool is_plain(const struct attn_part_show *show)
+static bool is_aligned(const struct attn_part_show *show)
 {
-    const struct attn_block *const keys = &show->block.forward;
-    const bool bends = keys->softcap != 0.0f || keys->alibi_slope != 0.0f ||
-                       keys->forget_high || keys->keep || keys->bias.x;
-    return !bends && !show->block.dropout && !show->keeps_gradient &&
-           !show->block.rounded && show->panel->forward.vectors == 2 &&
-           (show->shows_all || !show->panel->has_nan);
+    return show->first_row % ATTN_TILE_STEP == 0 &&
+           show->block.forward.keys % ATTN_TILE_STEP == 0;
 }
 
 static bool shows_all(const struct attn_part_show *show)
 {
     const struct attn_block *const keys = &show->block.forward;
-    return keys->full_begin == 0 && keys->full_end == keys->keys &&
-           show->first_row % ATTN_TILE_STEP == 0 && keys->keys % ATTN_TILE_STEP == 0;
+    return keys->full_begin == 0 && keys->full_end == keys->keys && is_aligned(show);
+}
+
+/* Whether weights and gradients come of the products and gates alone, but for what is
+ * hidden from a row, which counts as −∞: of a NaN that makes NaN. */
+static bool is_plain(const struct attn_part_show *show)
+{
+    const struct attn_block *const keys = &show->block.forward;
+    const bool bends =
+        keys->softcap != 0.0f || keys->alibi_slope != 0.0f || keys->keep || keys->bias.x;
+    const bool has_nan = show->panel->has_nan;
+    return !bends && !show->block.dropout && !show->block.rounded &&
+           show->panel->forward.vectors == 2 && (show->shows_all || !has_nan) &&
+           (!keys->forget_high || (is_aligned(show) && !has_nan));
 }
 
 /* What panel p sees of the keys, of which `first` is row 0; false if that is nothing. */
@@ -118,9 +127,11 @@ static bool begin_show(struct attn_backward_group *group, size_t p,
     show->first_row = (size_t)(block->first_key - first);
     show->first_step = show->first_row / ATTN_TILE_STEP;
     show->end_step = attn_tile_steps(show->first_row + block->keys);
-    show->keeps_gradient = group->backward->bias.data || group->forget_sums;
     show->shows_all = shows_all(show);
-    show->plain = is_plain(show);
+    show->plain = is_plain(show) && !group->backward->bias.data;
+    show->keeps_gradient =
+        !show->plain && (group->backward->bias.data || group->forget_sums);
+    show->gate_sums = parts->gate_sums;
     show->weight = parts->weight + step;
     show->gradient = parts->gradient + step;
     show->left_tile = group->count * ATTN_PART_FLOATS;
@@ -147,8 +158,11 @@ static void take_buffers(struct attn_backward_group *group, struct attn_part_sho
 static void show_panels(struct attn_backward_group *group,
                         const struct attn_part_keys *keys, struct attn_key_range run)
 {
+    const struct attn_backward_parts *const parts = &group->parts;
     struct attn_part_show *list[ATTN_BACKWARD_PANELS + 4] = {NULL};
     size_t count = 2; /* two that are none */
+    if (group->walk.forgotten.high)
+        memset(parts->gate_sums, 0, GATE_SUMS * sizeof(float));
     for (size_t p = 0; p < group->count; p++)
         if (begin_show(group, p, run, keys->first)) {
             list[count] = &group->parts.shows[p];
@@ -160,9 +174,11 @@ static void show_panels(struct attn_backward_group *group,
         group->backward->parts->step(keys, list[n], now, list[n - 2]);
         if (now && group->backward->bias.data)
             attn_backward_add_to_bias(group, now->panel, &now->block);
-        if (now && group->forget_sums)
+        if (now && group->forget_sums && !now->plain)
             attn_backward_add_to_forget(group, now->panel, &now->block);
     }
+    if (group->forget_sums)
+        attn_backward_add_gate_sums(group, keys->first, run.end, parts->gate_sums);
 }
 
 static bool touches(const struct attn_part_show *show, size_t step)

@@ -78,6 +78,7 @@ static void queue_query(struct part_queue *queue, const struct attn_part_keys *k
 /* What the lanes of one vector of a show need. */
 struct part_lanes {
     vf reference, delta;
+    vf forget_high, forget_low;
     vi draw_low, draw_high;
 };
 
@@ -87,6 +88,8 @@ INLINE struct part_lanes load_lanes_of(const struct attn_backward_panel *panel, 
     return (struct part_lanes){
         .reference = vf_load(panel->forward.reference + lane),
         .delta = vf_load(panel->delta + lane),
+        .forget_high = vf_load(panel->forward.forget_high + lane),
+        .forget_low = vf_load(panel->forward.forget_low + lane),
         .draw_low = vi_load(panel->forward.draw_low + lane),
         .draw_high = vi_load(panel->forward.draw_high + lane),
     };
@@ -100,11 +103,15 @@ INLINE struct part_lanes load_lanes_of(const struct attn_backward_panel *panel, 
  * has an inverse of 1, and what sees nothing a reference of infinity. */
 INLINE void differentiate_pair(const struct attn_part_show *show,
                                const struct part_lanes *lanes, size_t row, size_t v,
-                               vf *weight, vf *gradient, const bool plain)
+                               vf *weight, vf *gradient, const bool plain,
+                               const bool gated)
 {
     const struct attn_backward_block *const block = &show->block;
     const size_t at = (row * show->panel->forward.vectors + v) * VF_LANES;
-    const vf s = vf_load(show->score + at);
+    vf s = vf_load(show->score + at);
+    if (gated)
+        s += gates_between(&block->forward, row - show->first_row, lanes->forget_high,
+                           lanes->forget_low);
     vf by_weight = vf_load(show->by_weight + at);
     vf w = vf_exp_flushed(s - lanes->reference);
     *weight = w;
@@ -140,7 +147,7 @@ enum { ROWS_SHARES = 3 };
 INLINE void differentiate_rows(struct part_queue *queue,
                                const struct attn_part_show *show,
                                const struct part_lanes lanes[2], size_t step, size_t i,
-                               const size_t vectors, const bool plain)
+                               const size_t vectors, const bool plain, const bool gated)
 {
     vf weight[2] = {{0}}, gradient[2][2] = {{{0}}};
 #pragma GCC unroll 2
@@ -149,7 +156,10 @@ INLINE void differentiate_rows(struct part_queue *queue,
 #pragma GCC unroll 2
         for (size_t v = 0; v < vectors; v++)
             differentiate_pair(show, &lanes[v], tile * ATTN_TILE_EDGE + i, v, &weight[v],
-                               &gradient[k][v], plain);
+                               &gradient[k][v], plain, gated);
+        float *const sums = show->gate_sums + (tile * ATTN_TILE_EDGE + i) * VF_LANES;
+        if (gated)
+            vf_store(sums, vf_load(sums) + (gradient[k][0] + gradient[k][1]));
         store_parts(show->weight + tile * show->left_tile + i * VF_LANES,
                     ATTN_TILE_FLOATS, weight[0], weight[1]);
         take_share(queue);
@@ -167,7 +177,7 @@ INLINE void differentiate_rows(struct part_queue *queue,
 
 INLINE void differentiate_show(struct part_queue *queue,
                                const struct attn_part_show *show, const size_t vectors,
-                               const bool plain)
+                               const bool plain, const bool gated)
 {
     struct part_lanes lanes[2];
     for (size_t v = 0; v < vectors; v++)
@@ -176,7 +186,7 @@ INLINE void differentiate_show(struct part_queue *queue,
                 (show->end_step - show->first_step) * ATTN_TILE_EDGE * ROWS_SHARES);
     for (size_t step = show->first_step; step < show->end_step; step++)
         for (size_t i = 0; i < ATTN_TILE_EDGE; i++)
-            differentiate_rows(queue, show, lanes, step, i, vectors, plain);
+            differentiate_rows(queue, show, lanes, step, i, vectors, plain, gated);
 }
 
 /* ---- A step of three shows --------------------------------------------------------- */
@@ -200,7 +210,11 @@ static void bend_show(const struct attn_part_show *show)
     if (keys->softcap > 0.0f)
         cap_slopes(show->block.slope, show->block.score,
                    keys->keys * panel->vectors * VF_LANES, keys->softcap);
-    bend_scores(show->block.score, panel, keys, NULL);
+    if (show->plain) /* gates are taken later */
+        hide_outside(show->block.score, panel, keys, keys->full_begin, keys->full_end,
+                     NULL);
+    else
+        bend_scores(show->block.score, panel, keys, NULL);
     hide_rows(show, show->first_step * ATTN_TILE_STEP, show->first_row);
     hide_rows(show, show->first_row + keys->keys, show->end_step * ATTN_TILE_STEP);
 }
@@ -216,12 +230,14 @@ static void backward_by_tiles(const struct attn_part_keys *keys,
         queue_query(&queue, keys, before);
     if (next)
         queue_pairs(&queue, keys, next);
-    if (now && now->plain)
-        differentiate_show(&queue, now, 2, true);
+    if (now && now->plain && now->block.forward.forget_high)
+        differentiate_show(&queue, now, 2, true, true);
+    else if (now && now->plain)
+        differentiate_show(&queue, now, 2, true, false);
     else if (now && now->panel->forward.vectors == 2)
-        differentiate_show(&queue, now, 2, false);
+        differentiate_show(&queue, now, 2, false, false);
     else if (now)
-        differentiate_show(&queue, now, 1, false);
+        differentiate_show(&queue, now, 1, false, false);
     else
         begin_queue(&queue, 0);
     take_rest(&queue);

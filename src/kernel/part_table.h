@@ -70,8 +70,10 @@ struct attn_part_show {
     size_t first_row;                     /* of the block's first key in the run */
     size_t first_step, end_step;          /* that it touches */
     bool shows_all;                       /* of its steps: no pair is hidden */
-    bool plain;                           /* scores are as multiplied, or hidden */
-    bool keeps_gradient;                  /* of the scores, before the softcap's slope */
+    bool plain;       /* scores are as multiplied, but for gates, or hidden */
+    float *gate_sums; /* [run's keys][lanes of a vector]: gradients of the scores of plain
+                       * ones with gates are added to */
+    bool keeps_gradient;      /* of the scores, before the softcap's slope */
     float *weight, *gradient; /* left, of the run's keys: the panel's step of them */
     size_t left_tile;         /* of these */
     float *by_key;            /* gradient as the right operand, steps of keys */

@@ -53,6 +53,13 @@ static void lean_strip(const struct strip *strip, const struct attn_panel *panel
     }
 }
 
+/* What the gates between lanes and a key take, those of lanes as in attn_panel. */
+INLINE vf gates_between(const struct attn_block *block, size_t key, vf high, vf low)
+{
+    const vf before = low - vf_set1(block->forget_low[key]);
+    return high - vf_set1(block->forget_high[key]) + before;
+}
+
 /* What the gates between each lane and key take.  Returns the largest. */
 static vf forget_strip(const struct strip *strip, const struct attn_panel *panel,
                        const struct attn_block *block)
@@ -62,9 +69,7 @@ static vf forget_strip(const struct strip *strip, const struct attn_panel *panel
     vf most = vf_set1(-INFINITY);
     float *score = strip->scores + strip->begin * strip->row;
     for (size_t key = strip->begin; key < strip->end; key++) {
-        const vf before = low - vf_set1(block->forget_low[key]);
-        const vf gates = high - vf_set1(block->forget_high[key]) + before;
-        const vf after = vf_load(score) + gates;
+        const vf after = vf_load(score) + gates_between(block, key, high, low);
         vf_store(score, after);
         most = vf_max(most, after);
         score += strip->row;
