@@ -46,7 +46,6 @@ static size_t lay_out(struct attn_backward_parts *parts,
     size_t floats = 0;
     const size_t keys = attn_part_keys_lay_out(&parts->keys, backward, scratch);
     attn_take_floats(&scratch, &floats, keys);
-    parts->output = attn_take_floats(&scratch, &floats, attn_floats_in_parts(lanes, Dv));
     parts->output_floats = attn_take_floats(&scratch, &floats, lanes * Dv);
     parts->query = attn_take_floats(&scratch, &floats, attn_floats_in_parts(D, lanes));
     parts->output_gradient =
@@ -55,8 +54,10 @@ static size_t lay_out(struct attn_backward_parts *parts,
         attn_take_floats(&scratch, &floats, attn_floats_in_parts(lanes, D));
     parts->gradient_rows =
         attn_take_floats(&scratch, &floats, attn_floats_in_parts(lanes, Dv));
-    parts->weight =
-        attn_take_floats(&scratch, &floats, attn_floats_in_parts(ATTN_BLOCK_KEYS, lanes));
+    parts->weight = attn_take_floats(
+        &scratch, &floats,
+        attn_floats_in_parts(Dv > ATTN_BLOCK_KEYS ? Dv : ATTN_BLOCK_KEYS, lanes));
+    parts->output = parts->weight; /* done with before there is a weight */
     parts->gradient =
         attn_take_floats(&scratch, &floats, attn_floats_in_parts(ATTN_BLOCK_KEYS, lanes));
     parts->slope = attn_take_floats(&scratch, &floats, pairs);
