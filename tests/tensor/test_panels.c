@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROWS = 29, INNER = 37, COLUMNS = 70, TURNED = 31 };
+enum { ROWS = 29, INNER = 53, COLUMNS = 70, TURNED = 31 };
 
 struct numbers {
     float x[ROWS * INNER], turned[INNER * TURNED], matrix[INNER * COLUMNS], bias[COLUMNS],
@@ -38,9 +38,10 @@ struct size {
     size_t rows, inner, columns;
 };
 
-static const struct size sizes[] = {{1, 1, 1},    {2, 4, 16},  {3, 5, 32},   {5, 37, 33},
-                                    {12, 16, 64}, {19, 8, 70}, {27, 16, 40}, {29, 37, 70},
-                                    {0, 3, 4},    {3, 0, 5}};
+static const struct size sizes[] = {
+    {1, 1, 1},   {2, 4, 16},   {3, 5, 32},   {5, 37, 33},  {12, 16, 64},
+    {19, 8, 70}, {27, 16, 40}, {29, 37, 70}, {13, 50, 64}, {29, 53, 70},
+    {1, 48, 49}, {0, 3, 4},    {3, 0, 5}};
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static double expected(const struct numbers *n, const struct size *s, bool turned,
