@@ -70,7 +70,7 @@ struct attn_packed {
 
     /* Of pack. */
     float *work; /* the part of the memory that products work in */
-    bool fits;   /* all that is in the matrix; where products ask that */
+    bool fits;   /* into parts, as AMX has them; or multiply-adds take it as it lies */
 };
 
 /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix.  A row's bits

@@ -260,7 +260,7 @@ static void multiply_narrow(const struct panel_tile *given, size_t rows, size_t 
 }
 
 /* All rows with one panel. */
-static void multiply_panel(struct panel_tile *t, size_t rows, size_t count)
+static void multiply_one_panel(struct panel_tile *t, size_t rows, size_t count)
 {
     static const struct {
         size_t rows;
@@ -368,7 +368,7 @@ static void multiply_block(const struct attn_panel_product *p, size_t row, size_
         tile.panel = p->matrix->memory + column * p->matrix->inner + step * PANEL;
         tile.inner = steps;
         tile.vectors = left > VF_LANES ? PANEL_VECTORS : 1;
-        multiply_panel(&tile, rows, left < PANEL ? left : PANEL);
+        multiply_one_panel(&tile, rows, left < PANEL ? left : PANEL);
     }
 }
 
