@@ -5,16 +5,13 @@
 
 #include "kernel/tile_pipeline.h"
 
-/* Scales a chunk's scores and notes the largest. */
 INLINE void note_chunk(const struct pipe *pipe, struct pipe_column *c, size_t chunk)
 {
-    struct noted noted = c->noted; /* in registers */
-    float *const scores = c->scores + chunk * CHUNK_FLOATS;
+    const size_t begin = chunk * CHUNK_KEYS, end = begin + CHUNK_KEYS;
     if (pipe->factor == 1.0f)
-        note_scores(&noted, scores, VF_LANES, CHUNK_KEYS, 1.0f, 1);
+        note_rows(c, begin, end, 1.0f, 1);
     else
-        note_scores(&noted, scores, VF_LANES, CHUNK_KEYS, pipe->factor, 1);
-    c->noted = noted;
+        note_rows(c, begin, end, pipe->factor, 1);
 }
 
 /* By tiles 0 to 2. */
@@ -104,7 +101,7 @@ static void go_on_with_pairs(const struct pipe *pipe, struct pipe_column *next,
     if (now->show) {
         const struct column column = column_in_softmax(pipe, now);
         note_chunk(pipe, now, CHUNKS - 1);
-        raise_reference_of(pipe, &column, most_of_all(&now->noted));
+        raise_reference_of(pipe, &column, largest_of(now));
         shift = shift_from(vf_load(now->show->panel->reference + now->lane));
     }
     if (before->show) {

@@ -23,18 +23,33 @@ INLINE size_t columns_of(const struct couple *c)
 
 /* One tile of the left operand by the right ones of both columns, which lie at some
  * distance from each other. */
-INLINE void multiply_tile(const struct tile_product *p, size_t tile, ptrdiff_t distance,
-                          const bool both, const struct beside beside)
+INLINE void multiply_both(const struct tile_product *p, size_t tile, ptrdiff_t distance,
+                          const struct beside beside)
+{
+    struct parts_of_step step = first_step(p, tile), next = step;
+    tile_load(2, step.left + 2 * step.left_part, step.left_row);
+    tile_load(4, step.right, step.right_row);
+    tile_load(5, step.right + distance, step.right_row);
+    tile_clear(0);
+    tile_clear(1);
+    for (size_t n = 0; n < p->steps; n++) {
+        if (n + 1 < p->steps)
+            go_to_next(&next, p);
+        if (n % 2 == 0)
+            add_two_parts_products(&step, &next, distance, false, beside);
+        else
+            add_two_parts_products(&step, &next, distance, true, beside);
+        step = next;
+    }
+}
+
+INLINE void multiply_one(const struct tile_product *p, size_t tile,
+                         const struct beside beside)
 {
     struct parts_of_step step = first_step(p, tile);
     tile_clear(0);
-    if (both)
-        tile_clear(1);
     for (size_t n = 0; n < p->steps; n++, go_to_next(&step, p))
-        if (both)
-            add_two_parts_products(&step, distance, beside);
-        else
-            add_parts_product(&step, beside);
+        add_parts_product(&step, beside);
 }
 
 /* Of tiles 0 and 1, of both columns or one. */
@@ -42,12 +57,12 @@ INLINE void multiply_tiles_of(const struct tile_product p[2], size_t columns, si
                               float *to, float *other_to, const struct beside beside)
 {
     if (columns == 1) {
-        multiply_tile(p, tile, 0, false, beside);
+        multiply_one(p, tile, beside);
         tile_store(0, to, (size_t)TILE_BYTES);
         return;
     }
     const ptrdiff_t distance = (const char *)p[1].right - (const char *)p[0].right;
-    multiply_tile(p, tile, distance, true, beside);
+    multiply_both(p, tile, distance, beside);
     tile_store(0, to, (size_t)TILE_BYTES);
     tile_store(1, other_to, (size_t)TILE_BYTES);
 }
@@ -110,7 +125,7 @@ INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
         struct pipe_column *const c = &now->column[i];
         const vf largest = finish_column(c, 2 * now->end_group - 1);
         const struct column column = column_in_softmax(pipe, c);
-        note_scores_of(&column, largest);
+        keep_scores_of(&column, c, largest);
         raise_reference_of(pipe, &column, largest);
         if (notes)
             begin_notes(&notes[i], pipe, c);
@@ -129,13 +144,17 @@ INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
 /* Three couples go a step further.  Scores are noted a chunk late. */
 INLINE void go_on_with_parts(const struct pipe *pipe, struct couple *next,
                              struct couple *now, const struct couple *before,
-                             struct column_notes *notes)
+                             struct column_notes *notes, const enum noting noting)
 {
     const size_t to_score = columns_of(next), to_add = columns_of(before);
     struct tile_product scores[2] = {{.steps = 0}}, values[2] = {{.tiles = 0}};
     struct weighing_start start[2];
     struct weighing w = {.pair = 0};
-    const struct beside beside = {notes ? weigh_noted_share : weigh_plain_share, &w};
+    const struct beside beside = {.state = &w,
+                                  .do_share = noting == NOTE_NOTHING
+                                                  ? weigh_share_of_nothing
+                                              : noting == NOTE_ROWS ? weigh_share_of_rows
+                                                                    : weigh_share_of_all};
     plan_scores(next, scores);
     plan_values(before, values);
     const size_t chunks = to_score > 0 ? 2 * (next->end_group - next->first_group) : 1;
@@ -152,24 +171,56 @@ INLINE void go_on_with_parts(const struct pipe *pipe, struct couple *next,
             add_value_tile_of(values, to_add, tile++, beside);
     }
     while (w.pair < w.end)
-        weigh_pair(&w, notes);
+        weigh_pair(&w, noting);
 }
 
 static void go_on_plainly(const struct pipe *pipe, struct couple *next,
                           struct couple *now, const struct couple *before)
 {
-    go_on_with_parts(pipe, next, now, before, NULL);
+    go_on_with_parts(pipe, next, now, before, NULL, NOTE_NOTHING);
 }
 
-/* A function of its own, whose lists are 16 KB of stack. */
-static __attribute__((noinline)) void go_on_with_notes(const struct pipe *pipe,
-                                                       struct couple *next,
-                                                       struct couple *now,
-                                                       const struct couple *before)
+static void go_on_with_rows(const struct pipe *pipe, struct couple *next,
+                            struct couple *now, const struct couple *before)
 {
-    struct top_list lists[2];
-    struct column_notes notes[] = {{.list = &lists[0]}, {.list = &lists[1]}};
-    go_on_with_parts(pipe, next, now, before, notes);
+    struct column_notes notes[2];
+    go_on_with_parts(pipe, next, now, before, notes, NOTE_ROWS);
+}
+
+static void go_on_with_all(const struct pipe *pipe, struct couple *next,
+                           struct couple *now, const struct couple *before)
+{
+    struct column_notes notes[2];
+    go_on_with_parts(pipe, next, now, before, notes, NOTE_ALL);
+}
+
+/* What is to be noted of a couple. */
+static enum noting noting_of(const struct pipe *pipe, const struct couple *now)
+{
+    const struct attn_sweep *const sweep = pipe->sweep;
+    const bool others = sweep->classes > 0 || sweep->dropout;
+    if (!sweep->entropy && !sweep->distance && !others)
+        return NOTE_NOTHING;
+    bool by_sums = true;
+    for (size_t i = 0; i < columns_of(now); i++) {
+        const struct pipe_column *const c = &now->column[i];
+        const struct column column = column_in_softmax(pipe, c);
+        const enum distance distances = distance_sums_of(&column);
+        by_sums = by_sums && c->end % 2 == 0 && distances <= DISTANCE_BY_SUMS;
+    }
+    return by_sums && !others ? NOTE_ROWS : NOTE_ALL;
+}
+
+static void go_on(const struct pipe *pipe, struct couple *next, struct couple *now,
+                  const struct couple *before)
+{
+    const enum noting noting = noting_of(pipe, now);
+    if (noting == NOTE_NOTHING)
+        go_on_plainly(pipe, next, now, before);
+    else if (noting == NOTE_ROWS)
+        go_on_with_rows(pipe, next, now, before);
+    else
+        go_on_with_all(pipe, next, now, before);
 }
 
 /* Of panels that are equally wide, as their queries' rows are then. */
@@ -239,8 +290,6 @@ static void take_turns(struct attn_pipeline *pipeline, struct place at, size_t m
 {
     const struct pipe pipe = {
         .sweep = sweep, .factor = 1.0f, .before_flush = vf_flush_begin()};
-    const bool notes = sweep->entropy || sweep->distance || sweep->classes > 0 ||
-                       sweep->top > 0 || sweep->dropout;
     struct couple *const couples = (struct couple *)(void *)pipeline->scratch;
     static_assert(3 * sizeof *couples <= COUPLES_PLACE * sizeof(float), "room for them");
     for (size_t *n = &pipeline->turn; at.show < at.count || more > 0; ++*n) {
@@ -250,10 +299,7 @@ static void take_turns(struct attn_pipeline *pipeline, struct place at, size_t m
         more -= at.show >= at.count;
         place_couple(next, pipeline->scratch + COUPLES_PLACE, *n % 2);
         take_turn(next, now, &at);
-        if (notes)
-            go_on_with_notes(&pipe, next, now, before);
-        else
-            go_on_plainly(&pipe, next, now, before);
+        go_on(&pipe, next, now, before);
     }
     vf_flush_end(pipe.before_flush);
 }

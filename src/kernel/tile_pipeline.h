@@ -25,9 +25,10 @@ struct pipe_column {
     const struct attn_show *show; /* NULL: there is none */
     size_t lane;
     size_t first_row, begin, end; /* of the block's first key, and see above */
-    bool whole;                   /* scores are as multiplied, and all see all rows */
+    bool all_see;                 /* each lane sees all of these rows, by its position */
+    bool whole;                   /* which are all, and scores are as multiplied */
     float *scores, *weights;
-    struct noted noted;
+    vf most[CHUNKS], zero; /* of the chunks' scores, as struct noted has them */
 };
 
 /* Results are flushed all the way, but where sums are rescaled. */
@@ -36,6 +37,35 @@ struct pipe {
     float factor;          /* of the products */
     unsigned before_flush; /* for vf_flush_end */
 };
+
+INLINE void clear_most(struct pipe_column *c)
+{
+    for (size_t chunk = 0; chunk < CHUNKS; chunk++)
+        c->most[chunk] = vf_set1(-INFINITY);
+    c->zero = vf_set1(0.0f);
+}
+
+/* Scales scores of one chunk and notes them. */
+INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end, float factor,
+                      const size_t parts)
+{
+    struct noted noted;
+    vf *const most = &c->most[begin / CHUNK_KEYS];
+    clear_noted(&noted);
+    note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, factor,
+                parts);
+    *most = vf_max(*most, most_of_all(&noted));
+    if (parts > 1)
+        c->zero += noted.zero;
+}
+
+INLINE vf largest_of(const struct pipe_column *c)
+{
+    vf largest = c->most[0];
+    for (size_t chunk = 1; chunk < CHUNKS; chunk++)
+        largest = vf_max(largest, c->most[chunk]);
+    return largest;
+}
 
 /* As softmax knows it. */
 INLINE struct column column_in_softmax(const struct pipe *pipe,
@@ -49,6 +79,7 @@ INLINE struct column column_in_softmax(const struct pipe *pipe,
         .width = c->show->panel->vectors * VF_LANES,
         .keys = c->end - c->begin,
         .first_key = c->show->block.first_key + (int64_t)(c->begin - c->first_row),
+        .all_see = c->all_see,
         .scores = c->scores + c->begin * VF_LANES,
         .row = VF_LANES,
     };
@@ -86,13 +117,14 @@ static void take_column(struct pipe_column *c, struct place *at)
         const struct attn_show *const show = &at->shows[at->show];
         const struct attn_block *const block = &show->block;
         const struct segment seen = seen_by_vector(block, at->v);
+        const struct segment by_all = seen_by_all_lanes(block, at->v);
         c->lane = at->v * VF_LANES;
         c->first_row = (size_t)block->first_key % ATTN_BLOCK_KEYS;
         c->begin = c->first_row + seen.begin;
         c->end = c->first_row + seen.end;
-        c->whole = block->keys == ATTN_BLOCK_KEYS &&
-                   sees_all(block, 0, ATTN_BLOCK_KEYS) && is_plain(block);
-        clear_noted(&c->noted);
+        c->all_see = seen.begin == by_all.begin && seen.end == by_all.end;
+        c->whole = c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS && is_plain(block);
+        clear_most(c);
         if (seen.begin < seen.end)
             c->show = show;
         if (++at->v == show->panel->vectors)

@@ -137,37 +137,72 @@ INLINE void add_parts_product(const struct parts_of_step *p, const struct beside
     go_beside(beside);
 }
 
-/* The same to tiles 0 and 1, of the right operand and of another at some distance, by
- * tiles 2 to 7; a share goes after every three products. */
-INLINE void add_two_parts_products(const struct parts_of_step *p, ptrdiff_t distance,
-                                   const struct beside beside)
+/* Tile 2 of the left operand, or 3. */
+INLINE void load_left(const bool third, const char *from, size_t row)
+{
+    if (third)
+        tile_load(3, from, row);
+    else
+        tile_load(2, from, row);
+}
+
+/* To tile 0 or 1, by tile 4 or 5, which have large parts, or 6 or 7. */
+INLINE void add_left(const size_t sum, const bool third, const bool large)
+{
+    if (sum == 0 && large && third)
+        tile_add_product(0, 3, 4);
+    else if (sum == 0 && large)
+        tile_add_product(0, 2, 4);
+    else if (sum == 0 && third)
+        tile_add_product(0, 3, 6);
+    else if (sum == 0)
+        tile_add_product(0, 2, 6);
+    else if (large && third)
+        tile_add_product(1, 3, 5);
+    else if (large)
+        tile_add_product(1, 2, 5);
+    else if (third)
+        tile_add_product(1, 3, 7);
+    else
+        tile_add_product(1, 2, 7);
+}
+
+/* The same to tiles 0 and 1, of the right operand and of another at some distance; a
+ * share goes after every three products.  Left tiles come from the second cache: they are
+ * loaded a product and a share before they are wanted, into tiles 2 and 3 by turns, so
+ * that steps are `odd` by turns.  Tiles 4 and 5, and 2 or, if odd, 3, have what the step
+ * begins with, and are left with what the next one does. */
+INLINE void add_two_parts_products(const struct parts_of_step *p,
+                                   const struct parts_of_step *next, ptrdiff_t distance,
+                                   const bool odd, const struct beside beside)
 {
     const size_t left_row = p->left_row, right_row = p->right_row;
-    const char *const a = p->right, *const b = a + distance;
-    tile_load(3, a, right_row);
-    tile_load(4, b, right_row);
-    tile_load(2, p->left + 2 * p->left_part, left_row);
-    tile_add_product(0, 2, 3);
-    tile_add_product(1, 2, 4);
-    tile_load(2, p->left + p->left_part, left_row);
-    tile_add_product(0, 2, 3);
+    const char *const middle = p->right + p->right_part;
+    const char *const small = middle + p->right_part;
+    load_left(!odd, p->left + p->left_part, left_row);
+    add_left(0, odd, true);
+    add_left(1, odd, true);
+    load_left(odd, p->left, left_row);
+    add_left(0, !odd, true);
     go_beside(beside);
-    tile_add_product(1, 2, 4);
-    tile_load(5, a + p->right_part, right_row);
-    tile_load(6, b + p->right_part, right_row);
-    tile_add_product(0, 2, 5);
-    tile_add_product(1, 2, 6);
+    tile_load(6, middle, right_row);
+    tile_load(7, middle + distance, right_row);
+    add_left(1, !odd, true);
+    add_left(0, !odd, false);
+    add_left(1, !odd, false);
+    load_left(!odd, next->left + 2 * p->left_part, left_row);
     go_beside(beside);
-    tile_load(2, p->left, left_row);
-    tile_add_product(0, 2, 5);
-    tile_add_product(1, 2, 6);
-    tile_load(7, a + 2 * p->right_part, right_row);
-    tile_add_product(0, 2, 7);
+    add_left(0, odd, false);
+    add_left(1, odd, false);
+    tile_load(6, small, right_row);
+    tile_load(7, small + distance, right_row);
+    add_left(0, odd, false);
     go_beside(beside);
-    tile_load(7, b + 2 * p->right_part, right_row);
-    tile_add_product(1, 2, 7);
-    tile_add_product(0, 2, 3);
-    tile_add_product(1, 2, 4);
+    add_left(1, odd, false);
+    add_left(0, odd, true);
+    add_left(1, odd, true);
+    tile_load(4, next->right, right_row);
+    tile_load(5, next->right + distance, right_row);
     go_beside(beside);
 }
 

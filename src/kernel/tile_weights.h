@@ -5,7 +5,7 @@
 #ifndef ATTN_KERNEL_TILE_WEIGHTS_H
 #define ATTN_KERNEL_TILE_WEIGHTS_H
 
-#include "kernel/tile_pipeline.h"
+#include "kernel/tile_scores.h"
 
 enum {
     BLOCK_GROUPS = ATTN_BLOCK_KEYS / TILE_STEP,
@@ -13,110 +13,10 @@ enum {
     COLUMN_WEIGHTS = BLOCK_GROUPS * BF16_PARTS * TILE_FLOATS
 };
 
-/* ---- Scores ---------------------------------------------------------------------------
- */
+/* What is kept of a column besides the sum of its weights: nothing, or entropy and, by
+ * sums, distances, which stay in registers, or whatever is asked for. */
+enum noting { NOTE_NOTHING, NOTE_ROWS, NOTE_ALL };
 
-/* What its lanes see of the block. */
-INLINE struct segment seen_by_column(const struct pipe_column *c)
-{
-    return (struct segment){c->begin - c->first_row, c->end - c->first_row,
-                            c->lane / VF_LANES, 1};
-}
-
-/* Finds scores again that are not finite. */
-static __attribute__((noinline)) void mend_column(struct pipe_column *c)
-{
-    const struct segment seen = seen_by_column(c);
-    float *const scores = c->scores + c->begin * VF_LANES;
-    mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen);
-    clear_noted(&c->noted);
-    note_scores(&c->noted, scores, VF_LANES, c->end - c->begin, 1.0f, BF16_PARTS);
-}
-
-/* Softcap and what comes after it, as bend_scores does it; returns the largest. */
-static vf bend_column(const struct pipe_column *c, vf largest)
-{
-    const struct attn_panel *const panel = c->show->panel;
-    const struct attn_block *const block = &c->show->block;
-    const struct segment seen = seen_by_column(c);
-    const struct strip strip = {c->scores + c->first_row * VF_LANES, VF_LANES,
-                                c->lane / VF_LANES, seen.begin, seen.end};
-    if (block->softcap > 0.0f)
-        cap_scores(c->scores + c->begin * VF_LANES, (c->end - c->begin) * VF_LANES,
-                   block->softcap);
-    if (block->alibi_slope != 0.0f)
-        lean_strip(&strip, panel, block);
-    if (block->forget_high)
-        largest = forget_strip(&strip, panel, block);
-    if (block->bias.x)
-        largest = add_bias_to_strip(&strip, block);
-    if (block->keep) {
-        struct keep_view view;
-        view_keep(&view, panel, block);
-        largest = hide_strip_by_keep(&strip, panel, block, &view);
-    }
-    const bool moved = block->softcap > 0.0f || block->alibi_slope != 0.0f;
-    if (moved || !sees_all(block, 0, block->keys))
-        largest = hide_strip(&strip, block, vf_set1(-INFINITY));
-    return largest;
-}
-
-/* Whether some lanes see each of a chunk's keys. */
-INLINE bool is_inside(const struct pipe_column *c, size_t chunk)
-{
-    const size_t row = chunk * CHUNK_KEYS;
-    return row >= c->begin && row + CHUNK_KEYS <= c->end;
-}
-
-INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end)
-{
-    struct noted noted = c->noted; /* in registers */
-    note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, 1.0f,
-                BF16_PARTS);
-    c->noted = noted;
-}
-
-/* Once its products are done. */
-INLINE void note_if_inside(struct pipe_column *c, size_t chunk)
-{
-    if (is_inside(c, chunk))
-        note_rows(c, chunk * CHUNK_KEYS, (chunk + 1) * CHUNK_KEYS);
-}
-
-/* The last chunk, and rows of those that are not inside. */
-INLINE void note_edges(struct pipe_column *c, size_t last_chunk)
-{
-    const size_t first = (c->begin + CHUNK_KEYS - 1) / CHUNK_KEYS * CHUNK_KEYS;
-    const size_t last = c->end / CHUNK_KEYS * CHUNK_KEYS;
-    note_if_inside(c, last_chunk);
-    if (first > last) {
-        note_rows(c, c->begin, c->end);
-        return;
-    }
-    note_rows(c, c->begin, first);
-    note_rows(c, last, c->end);
-}
-
-/* Ends what the products began; returns the largest score. */
-INLINE vf finish_column(struct pipe_column *c, size_t last_chunk)
-{
-    note_edges(c, last_chunk);
-    if (vi_any(c->noted.zero != 0.0f))
-        mend_column(c);
-    if (c->whole)
-        return most_of_all(&c->noted);
-    const vf largest = bend_column(c, most_of_all(&c->noted));
-    if (c->begin % 2 == 1) /* the other key of its pair */
-        vf_store(c->scores + (c->begin - 1) * VF_LANES, vf_set1(-INFINITY));
-    if (c->end % 2 == 1)
-        vf_store(c->scores + c->end * VF_LANES, vf_set1(-INFINITY));
-    return largest;
-}
-
-/* ---- Weights --------------------------------------------------------------------------
- */
-
-/* What softmax keeps of a column besides the sum of its weights. */
 struct column_notes {
     const struct pipe_column *column;
     struct column as; /* in softmax */
@@ -124,7 +24,6 @@ struct column_notes {
     vf entropy_sum, distance_sum, signed_sum, distance;
     enum distance distances;
     bool uses_each; /* a weight is not only multiplied */
-    struct top_list *list;
 };
 
 /* Rows of a bias as the lines of memory that they lie in. */
@@ -175,10 +74,10 @@ struct weighing_start {
 struct weighing {
     const float *scores; /* of the next pair */
     float *weights;
-    vf shift, sum;
-    size_t pair, stop, end_pair, end; /* the next, and where a group of keys or the
-                                       * column, the column, and all end */
-    size_t due, share;                /* pairs that are due, in 2⁻⁸ */
+    vf shift, sum, entropy_sum, sum_of_sums; /* of the column; the last two of rows */
+    size_t pair, stop, end_pair, end;        /* the next, and where a group of keys or the
+                                              * column, the column, and all end */
+    size_t due, share;                       /* pairs that are due, in 2⁻⁸ */
     const struct weighing_start *at;
     struct column_notes *notes; /* the column's, or NULL */
     struct bias_lines lines;    /* that are called meanwhile */
@@ -213,17 +112,9 @@ INLINE void begin_column(struct weighing *w, const struct weighing_start *at)
     w->scores = at->scores;
     w->weights = at->weights;
     w->shift = at->shift;
-    w->sum = vf_set1(0.0f);
+    w->sum = w->entropy_sum = w->sum_of_sums = vf_set1(0.0f);
     w->end_pair = w->pair + at->pairs;
     w->stop = w->pair + (at->in_group < at->pairs ? at->in_group : at->pairs);
-}
-
-/* Whose list counts keys in rows. */
-INLINE struct top_column top_of(const struct column_notes *notes)
-{
-    struct top_column top = top_column_of(&notes->as);
-    top.first_key -= (int64_t)notes->column->begin;
-    return top;
 }
 
 static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
@@ -239,11 +130,6 @@ static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
     notes->distance =
         distance_to(notes->as.first_key - (int64_t)other, notes->as.panel, notes->as.v);
     notes->uses_each = sweep->classes > 0 || sweep->dropout;
-    if (sweep->top > 0) {
-        const struct top_column top = top_of(notes);
-        notes->list->least = vf_load(top_least(&top));
-        notes->list->count = 0;
-    }
 }
 
 static void end_notes(const struct column_notes *notes, vf sum)
@@ -252,15 +138,11 @@ static void end_notes(const struct column_notes *notes, vf sum)
     if (notes->as.sweep->entropy)
         add_in_place(panel->entropy_sum + notes->as.lane, notes->entropy_sum);
     vf signed_sum = notes->signed_sum;
-    if (notes->distances == DISTANCE_BEFORE) {
+    if (notes->distances == DISTANCE_BY_SUMS) {
         const vf first = distance_to(notes->as.first_key, panel, notes->as.v);
-        signed_sum = distance_before(first, notes->as.keys, sum, signed_sum);
+        signed_sum = distance_by_sums(first, notes->as.keys, sum, signed_sum);
     }
     add_distances(&notes->as, notes->distances, notes->distance_sum, signed_sum);
-    if (notes->as.sweep->top > 0) {
-        const struct top_column top = top_of(notes);
-        keep_top(&top, notes->list);
-    }
 }
 
 /* What becomes of a weight before it is multiplied: it is summed by classes, or dropped.
@@ -289,8 +171,14 @@ INLINE void add_pair_distances(struct column_notes *notes, const vf weight[2])
     }
 }
 
+/* Weights are 0 where the clamp matters. */
+INLINE vf add_entropy(vf sum, vf weight, vf exponent)
+{
+    return vf_fma(weight, vf_max(vf_set1(VF_EXP_FLOOR), exponent), sum);
+}
+
 /* The key after the column's last adds nothing. */
-INLINE void add_sums_before(struct column_notes *notes, const vf sums[2])
+INLINE void add_sums_of(struct column_notes *notes, const vf sums[2])
 {
     notes->signed_sum += sums[0];
     if (notes->row + 1 < notes->column->end)
@@ -299,31 +187,26 @@ INLINE void add_sums_before(struct column_notes *notes, const vf sums[2])
 
 /* Statistics of the next pair, and what else becomes of its weights.  sums: of weights,
  * with the first and with both. */
-INLINE void note_pair(struct column_notes *notes, const vf score[2], const vf exponent[2],
-                      vf weight[2], const vf sums[2])
+INLINE void note_pair(struct column_notes *notes, const vf exponent[2], vf weight[2],
+                      const vf sums[2])
 {
     const struct attn_sweep *const sweep = notes->as.sweep;
     const size_t row = notes->row;
     if (sweep->entropy) {
-        const vf floor = vf_set1(VF_EXP_FLOOR);
-        const vf sum = vf_fma(weight[0], vf_max(floor, exponent[0]), notes->entropy_sum);
-        notes->entropy_sum = vf_fma(weight[1], vf_max(floor, exponent[1]), sum);
+        const vf sum = add_entropy(notes->entropy_sum, weight[0], exponent[0]);
+        notes->entropy_sum = add_entropy(sum, weight[1], exponent[1]);
     }
-    if (notes->distances == DISTANCE_BEFORE)
-        add_sums_before(notes, sums);
+    if (notes->distances == DISTANCE_BY_SUMS)
+        add_sums_of(notes, sums);
     else if (notes->distances != DISTANCE_NONE)
         add_pair_distances(notes, weight);
-    if (sweep->top > 0) {
-        const size_t count = top_note(notes->list, notes->list->count, row, score[0]);
-        notes->list->count = top_note(notes->list, count, row + 1, score[1]);
-    }
     if (notes->uses_each)
         for (size_t i = 0; i < 2; i++)
             weight[i] = use_weight(notes, row + i, weight[i]);
     notes->row = row + 2;
 }
 
-INLINE void go_past_stop(struct weighing *w)
+INLINE void go_past_stop(struct weighing *w, const enum noting noting)
 {
     if (w->stop != w->end_pair) {
         const size_t next = w->stop + TILE_EDGE;
@@ -332,46 +215,60 @@ INLINE void go_past_stop(struct weighing *w)
         return;
     }
     add_in_place(w->at->sum, w->sum);
-    if (w->notes)
+    if (noting == NOTE_ROWS) {
+        w->notes->entropy_sum = w->entropy_sum;
+        w->notes->signed_sum = w->sum_of_sums;
+    }
+    if (noting != NOTE_NOTHING)
         end_notes(w->notes++, w->sum);
     if (w->pair < w->end)
         begin_column(w, w->at + 1);
 }
 
-INLINE void weigh_pair(struct weighing *w, const bool notes)
+INLINE void weigh_pair(struct weighing *w, const enum noting noting)
 {
-    const vf score[2] = {vf_load(w->scores), vf_load(w->scores + VF_LANES)};
-    const vf exponent[2] = {score[0] - w->shift, score[1] - w->shift};
+    const vf exponent[2] = {vf_load(w->scores) - w->shift,
+                            vf_load(w->scores + VF_LANES) - w->shift};
     vf weight[2] = {vf_exp_flushed(exponent[0]), vf_exp_flushed(exponent[1])};
     const vf first_sum = w->sum + weight[0];
     w->sum = first_sum + weight[1];
-    if (notes)
-        note_pair(w->notes, score, exponent, weight, (const vf[]){first_sum, w->sum});
+    if (noting == NOTE_ROWS) {
+        w->entropy_sum = add_entropy(w->entropy_sum, weight[0], exponent[0]);
+        w->entropy_sum = add_entropy(w->entropy_sum, weight[1], exponent[1]);
+        w->sum_of_sums = w->sum_of_sums + first_sum + w->sum;
+    } else if (noting == NOTE_ALL) {
+        note_pair(w->notes, exponent, weight, (const vf[]){first_sum, w->sum});
+    }
     store_parts(w->weights, TILE_FLOATS, weight[0], weight[1]);
     w->scores += 2 * VF_LANES;
     w->weights += VF_LANES;
     if (++w->pair == w->stop)
-        go_past_stop(w);
+        go_past_stop(w, noting);
 }
 
 /* A share of what is left, after which products go on. */
-INLINE void weigh_share(struct weighing *w, const bool notes)
+INLINE void weigh_share(struct weighing *w, const enum noting noting)
 {
     w->due += w->share;
     for (size_t i = 0; w->lines.rows > 0 && i < 2; i++)
         call_next_line(&w->lines);
     while (w->pair < w->due >> 8)
-        weigh_pair(w, notes);
+        weigh_pair(w, noting);
 }
 
-INLINE void weigh_plain_share(void *weighing)
+INLINE void weigh_share_of_nothing(void *weighing)
 {
-    weigh_share(weighing, false);
+    weigh_share(weighing, NOTE_NOTHING);
 }
 
-INLINE void weigh_noted_share(void *weighing)
+INLINE void weigh_share_of_rows(void *weighing)
 {
-    weigh_share(weighing, true);
+    weigh_share(weighing, NOTE_ROWS);
+}
+
+INLINE void weigh_share_of_all(void *weighing)
+{
+    weigh_share(weighing, NOTE_ALL);
 }
 
 #endif
