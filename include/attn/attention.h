@@ -355,10 +355,10 @@ typedef struct attn_tensors {
  * avx512bf16 and amx multiply pairs of bfloat16 where query, key, value and output all
  * are ATTN_BF16, though amx seldom those of one query: there weights are rounded, still
  * to sum to 1, and before its own rounding the output errs by 2⁻⁸ of the largest |value|
- * at most; lse and statistics as above.  In other sequences of 512 queries or more, with
- * ATTN_SCORE_DOT, amx takes products in three parts of bfloat16 for each number, which
- * hold its 24 bits: a score may err by D·2⁻⁶⁴ more than that of multiply-adds, where
- * elements are tiny.
+ * at most; lse and statistics as above.  In other sequences of 256 queries or more, 512
+ * where D is below 48, and not where it is below 32, with ATTN_SCORE_DOT, amx takes
+ * products in three parts of bfloat16 for each number, which hold its 24 bits: a score
+ * may err by D·2⁻⁶⁴ more than that of multiply-adds, where elements are tiny.
  *
  * Additive scores take no tanh for a pair of query and key, but each term v[d]·tanh is
  * within 3e-7·|v[d]|.  Those above are bounds for |scale|·Σ|v[d]| ≤ 30 then.

@@ -30,7 +30,8 @@ attn_backward_parts_for(const struct attn_problem *problem,
 bool attn_backward_takes_parts(const struct attn_backward *backward,
                                const struct attn_sequence *sequence)
 {
-    return backward->parts && attn_pairs_pay(backward->kernels->parts, sequence);
+    return backward->parts &&
+           attn_pairs_pay(backward->kernels->parts, backward->problem.shape, sequence);
 }
 
 /* ---- Scratch ------------------------------------------------------------------------

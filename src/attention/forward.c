@@ -67,7 +67,9 @@ static void take_sequence(struct attn_group *group, const struct attn_forward *f
 {
     struct attn_walk *const walk = &group->walk;
     walk->sequence = attn_problem_sequence(forward->problem, n);
-    walk->pairs = attn_pairs_pay(forward->pairs, &walk->sequence) ? forward->pairs : NULL;
+    const bool pay =
+        attn_pairs_pay(forward->pairs, forward->problem->shape, &walk->sequence);
+    walk->pairs = pay ? forward->pairs : NULL;
     attn_wide_init(walk, group->wide_memory, true);
     group->pipeline.scratch = walk->wide.weight_pairs;
 }

@@ -42,7 +42,7 @@ static bool any_pairs_pay(const struct attn_forward *forward)
     const struct attn_problem *const problem = forward->problem;
     for (int64_t s = 0; s < problem->sequences; s += attn_sequences_alike(problem, s)) {
         const struct attn_sequence sequence = attn_problem_sequence(problem, s);
-        if (attn_pairs_pay(forward->pairs, &sequence))
+        if (attn_pairs_pay(forward->pairs, problem->shape, &sequence))
             return true;
     }
     return false;

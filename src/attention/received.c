@@ -60,9 +60,10 @@ struct attn_share attn_received_share(const struct attn_problem *problem,
     const size_t bytes = bytes_of_panel(problem, kernels, sequence->Lk) + 1;
     const int64_t least = problem->options->blocks.data ? 2 : 1;
     const struct attn_pair_kernels *const pairs = attn_pairs_for(problem, kernels);
-    const size_t most = attn_pairs_pay(pairs, sequence) && pairs->parts > 1
-                            ? GROUP_BYTES_OF_PARTS
-                            : GROUP_BYTES;
+    const size_t most =
+        attn_pairs_pay(pairs, problem->shape, sequence) && pairs->parts > 1
+            ? GROUP_BYTES_OF_PARTS
+            : GROUP_BYTES;
     const int64_t panels = attn_clamp((int64_t)(most / bytes), least, ATTN_USUAL_PANELS);
     const int64_t size = attn_group_queries(problem, kernels, panels);
     const int64_t all = sequence->Lq > 0 ? (sequence->Lq + size - 1) / size : 1;

@@ -21,13 +21,18 @@ const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *proble
     return all_bf16 ? kernels->pairs : kernels->parts;
 }
 
-/* Below this, splitting keys and values takes longer than is gained. */
-enum { LEAST_QUERIES_OF_PARTS = 512 };
+/* Fewer queries gain less than splitting keys and values takes; and where a step of 32
+ * elements is filled up with zeros, none gain. */
+static int64_t least_queries_of_parts(int64_t D)
+{
+    return D >= 48 ? 256 : D >= 32 ? 512 : INT64_MAX;
+}
 
-bool attn_pairs_pay(const struct attn_pair_kernels *pairs,
+bool attn_pairs_pay(const struct attn_pair_kernels *pairs, const attn_shape *shape,
                     const struct attn_sequence *sequence)
 {
-    return pairs && (pairs->parts == 1 || sequence->Lq >= LEAST_QUERIES_OF_PARTS);
+    return pairs &&
+           (pairs->parts == 1 || sequence->Lq >= least_queries_of_parts(shape->D));
 }
 
 /* What is split stays for the other queries of a head, and for heads that share its keys,

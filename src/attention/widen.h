@@ -13,8 +13,9 @@
 const struct attn_pair_kernels *attn_pairs_for(const struct attn_problem *problem,
                                                const struct attn_kernels *kernels);
 
-/* Whether they do for a sequence: those of parts for one with queries enough. */
-bool attn_pairs_pay(const struct attn_pair_kernels *pairs,
+/* Whether they do for a sequence: those of parts for one with queries enough, of elements
+ * enough. */
+bool attn_pairs_pay(const struct attn_pair_kernels *pairs, const attn_shape *shape,
                     const struct attn_sequence *sequence);
 
 /* Floats of scratch that a walk needs: 0 where there is nothing to widen.  Kernels that

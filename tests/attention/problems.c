@@ -420,8 +420,10 @@ struct problem problem_create(uint64_t seed, unsigned rules)
         choose_one_query(s);
     if (rules & RULE_LONG)
         choose_long(s);
-    if (rules & RULE_MANY)
-        s->Lq = 512 + random_below(189);
+    if (rules & RULE_MANY) {
+        s->Lq = 256 + random_below(400);
+        s->D = 20 + random_below(60);
+    }
     attn_options_init(&p.options, s);
     choose_options(&p, rules);
     if (rules & RULE_LONG)
@@ -432,7 +434,9 @@ struct problem problem_create(uint64_t seed, unsigned rules)
     p.query = tensor_create(s->B, s->H, s->Lq, s->D);
     p.key = create(key, rules & RULE_ONE_QUERY);
     p.value = create(value, rules & RULE_ONE_QUERY);
-    tensor_randomise(&p.query, random_below(2) ? 1.0f : 5.0f); /* 5: peaked weights */
+    /* 5: peaked weights; with more elements their scores would round by more. */
+    const bool flat = random_below(2) || (rules & RULE_MANY && s->D > 40);
+    tensor_randomise(&p.query, flat ? 1.0f : 5.0f);
     tensor_randomise(&p.key, 1.0f);
     tensor_randomise(&p.value, 1.0f);
     p.key_class = allocate((size_t)(s->B * s->Lk), 1);

@@ -37,7 +37,7 @@ enum problem_rules {
     RULE_ONE_QUERY = 2048, /* mostly one query a sequence, and rows without gaps inside */
     RULE_LINEAR = 4096,    /* always: scores of linear attention, of any feature */
     RULE_LONG = 8192,      /* 200 to 700 keys, wider windows, more elements */
-    RULE_MANY = 16384,     /* 512 to 700 queries */
+    RULE_MANY = 16384,     /* 256 queries and more */
 };
 
 struct problem {
