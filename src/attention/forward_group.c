@@ -140,7 +140,8 @@ static bool show_block(struct attn_group *group, size_t p, struct attn_key_range
 static void finish_lse(float *lse, const struct attn_panel *panel)
 {
     for (int64_t i = 0; i < panel->queries; i++)
-        lse[i] = (float)((double)panel->reference[i] + (double)logf(panel->sum[i]));
+        lse[i] = attn_one_nan(
+            (float)((double)panel->reference[i] + (double)logf(panel->sum[i])));
 }
 
 static void finish_lse_and_statistics(const struct attn_group *group, size_t p,
@@ -155,7 +156,7 @@ static void finish_lse_and_statistics(const struct attn_group *group, size_t p,
         const struct attn_row_end end =
             attn_end_of_row(panel->reference[i], panel->sum[i], (double)head->sink);
         if (tensors->lse)
-            tensors->lse[row] = (float)end.lse;
+            tensors->lse[row] = attn_one_nan((float)end.lse);
         if (forward->statistics)
             attn_statistics_store(&tensors->statistics, row, panel, (size_t)i, width,
                                   end);

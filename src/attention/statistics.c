@@ -112,13 +112,13 @@ static float entropy_of(const struct attn_panel *panel, size_t lane,
 {
     const double entropy = (double)end.inverse * ((double)panel->sum[lane] * end.above -
                                                   (double)panel->entropy_sum[lane]);
-    return entropy < 0.0 ? 0.0f : (float)entropy;
+    return entropy < 0.0 ? 0.0f : attn_one_nan((float)entropy);
 }
 
 static void store(float *to, int64_t index, float x)
 {
     if (to)
-        to[index] = x;
+        to[index] = attn_one_nan(x);
 }
 
 /* The weight of one score, which may be −∞. */
@@ -126,7 +126,7 @@ static void store_weight(float *to, int64_t index, const struct attn_panel *pane
                          size_t lane, float score, struct attn_row_end end)
 {
     if (to)
-        to[index] = expf(score - panel->reference[lane]) * end.inverse;
+        to[index] = attn_one_nan(expf(score - panel->reference[lane]) * end.inverse);
 }
 
 static int64_t top_key_of(const struct attn_panel *panel, size_t index)
@@ -199,7 +199,7 @@ void attn_statistics_store(const attn_statistics *to, int64_t row,
         to->entropy[row] = entropy_of(panel, lane, end);
     for (int64_t c = 0; to->class_mass && c < to->classes; c++)
         to->class_mass[row * to->classes + c] =
-            panel->class_sum[(size_t)c * width + lane] * end.inverse;
+            attn_one_nan(panel->class_sum[(size_t)c * width + lane] * end.inverse);
     if (to->top_weight || to->top_key)
         store_top(to, row, panel, lane, width, end);
 }

@@ -16,6 +16,12 @@ bool attn_statistics_any(const attn_statistics *wanted);
 /* What softmax must keep for them; key_class is set for each sequence. */
 struct attn_sweep attn_statistics_sweep(const attn_statistics *wanted);
 
+/* Which NaN a row's sums have is up to the compiler: what is stored has one of them. */
+static inline float attn_one_nan(float x)
+{
+    return isnan(x) ? NAN : x;
+}
+
 /* How one row ended: weight = e^(score − lse) = e^(score − reference) · inverse. */
 struct attn_row_end {
     double lse;    /* with the sink; −∞ if there is neither key nor sink */

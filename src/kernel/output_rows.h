@@ -67,7 +67,7 @@ INLINE void output_tile(const struct output_rows *p, size_t d, const size_t rows
         const vf factor = vf_set1(p->from->factors[p->row + r]);
 #pragma GCC unroll 4
         for (size_t v = 0; v < vectors; v++)
-            vf_store(out + v * VF_LANES, sum[r][v] * factor);
+            vf_store(out + v * VF_LANES, vf_one_nan(sum[r][v] * factor));
         out += out_stride;
     }
 }

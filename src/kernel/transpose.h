@@ -147,8 +147,9 @@ INLINE void store_square(const struct attn_target *to, const float *from, size_t
         fetch_next_rows(to->x, stride, offset, type, 1);
 #pragma GCC unroll 16
     for (size_t i = 0; i < VF_LANES; i++)
-        x[i] = whole || i < left ? vf_load(from + (n + i) * width + row) * factor
-                                 : vf_set1(0.0f);
+        x[i] = whole || i < left
+                   ? vf_one_nan(vf_load(from + (n + i) * width + row) * factor)
+                   : vf_set1(0.0f);
     transpose_square(x);
 #pragma GCC unroll 16
     for (size_t i = 0; i < VF_LANES; i++)
@@ -182,9 +183,10 @@ INLINE void store_rows(const struct attn_target *to, const float *from, size_t w
     const struct attn_target turned = turned_target(to);
     for (size_t n = 0; n < to->size; n++)
         for (size_t row = 0; row < to->rows; row += VF_LANES)
-            store_elements(&turned, n, row,
-                           vf_load(from + n * width + row) * vf_load(factors + row),
-                           type);
+            store_elements(
+                &turned, n, row,
+                vf_one_nan(vf_load(from + n * width + row) * vf_load(factors + row)),
+                type);
 }
 
 static void store_transposed(const struct attn_target *to, const float *from,
