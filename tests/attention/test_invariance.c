@@ -97,7 +97,7 @@ static void compare_threads(attn_context *context, const struct call *c)
 
 static void check_threads(attn_context *context)
 {
-    struct call c = call_create((attn_shape){2, 4, 2, 611, 700, 24, 40});
+    struct call c = call_create((attn_shape){2, 4, 2, 611, 700, 56, 40});
     c.options.causal = true;
     c.options.dropout = 0.1;
     compare_threads(context, &c);
@@ -120,10 +120,25 @@ static void check_threads_of_few_keys(attn_context *context)
     call_destroy(&c);
 }
 
+/* Groups of panels are smaller where there are few for each thread, so that rows go
+ * through a pipeline in other company; those with a NaN too. */
+static void check_threads_of_groups(attn_context *context)
+{
+    struct call c = call_create((attn_shape){2, 4, 2, 611, 700, 56, 40});
+    c.tensors.statistics.received = NULL;
+    compare_threads(context, &c);
+    for (int64_t n = 0; n < 4 * 700 * 56; n += 7919)
+        c.key[n] = n % 2 == 0 ? NAN : INFINITY;
+    c.options.causal = true;
+    compare_threads(context, &c);
+    call_destroy(&c);
+}
+
 static void the_number_of_threads_changes_no_bit(void **state)
 {
     (void)state;
     on_every_level(check_threads);
+    on_every_level(check_threads_of_groups);
     on_every_level(check_threads_of_few_keys);
 }
 
