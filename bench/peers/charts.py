@@ -153,7 +153,7 @@ def bars(title, description, names, groups, unit, bound=None):
     """groups: [(label, {name: (value, note)})]; bound: (value, label), a line across."""
     rows = sum(len(values) for _, values in groups)
     height = 96 + rows * 20 + len(groups) * 30
-    left, width = 210, 470
+    left, width = 210, 450
     most = max([v for _, values in groups for v, _ in values.values()]
                + ([bound[0]] if bound else []))
     colours, parts, y = dict(names), [], 60

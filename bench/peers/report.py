@@ -255,7 +255,7 @@ def recurrent_cell(row):
 
 
 def step_limits(rows, steps):
-    """What no step of the decoder exceeds: its multiply-adds at the rate of registers."""
+    """What no step by multiply-adds exceeds: those of the decoder, at the rate of registers."""
     words = []
     for row in rows:
         for step in steps:
@@ -267,7 +267,7 @@ def step_limits(rows, steps):
                              f"({most / max(row['rates'].values()):.2f}× PyTorch)")
     return [] if not words else [
         "With its multiply-adds at the rate of registers, and nothing else to do, the decoder "
-        f"would make {', '.join(words)}: no step of the same products makes more.", ""]
+        f"would make {', '.join(words)}: no step by multiply-adds makes more.", ""]
 
 
 def training_section(rows, steps):
