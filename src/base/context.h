@@ -28,7 +28,8 @@ static inline size_t attn_round_up(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* Memory that stays valid until the next call, aligned to 64 bytes, of any content. */
+/* Memory that stays valid until the next call, aligned to 64 bytes, of any content. Where
+ * it fails, the context has none any more, unless it was lent. */
 ATTN_CHECKED attn_status attn_context_reserve(attn_context *context, size_t bytes,
                                               void **memory);
 

@@ -65,7 +65,7 @@ struct attn_packed {
     const float *matrix;
     size_t inner, columns;
     bool turned;
-    bool few_rows; /* at a time, a dozen or less, which multiply-adds take */
+    bool few_rows; /* at a time, or a small matrix: multiply-adds take them */
     float *memory; /* attn_rows.packed_floats, of any content, aligned to 64 bytes */
 
     /* Of pack. */
@@ -74,8 +74,9 @@ struct attn_packed {
 };
 
 /* y[rows][columns] = x[rows][inner] · matrix + bias, or y += x · matrix.  A row's bits
- * depend on no other row.  Processors with AMX multiply in three parts of bfloat16, and
- * of a number below 2⁻¹⁰² up to 3·2⁻¹²⁶ does not count there. */
+ * depend on no other row.  Processors with AMX multiply in three parts of bfloat16, but
+ * few_rows and matrices of less than 48 rows or columns, and of a number below 2⁻¹⁰² up
+ * to 3·2⁻¹²⁶ does not count there. */
 struct attn_panel_product {
     float *y;
     const float *x;

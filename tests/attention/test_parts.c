@@ -64,7 +64,7 @@ static void errors_are_no_larger_than_those_of_multiply_adds(void **state)
     }
 }
 
-/* Statistics are kept by separate steps; without, columns go side by side. */
+/* With received mass panels go by separate steps; without, columns go side by side. */
 static void side_by_side_changes_no_bit(void **state)
 {
     (void)state;
@@ -77,16 +77,16 @@ static void side_by_side_changes_no_bit(void **state)
         c.options.window_left = n == 3 ? 300 : -1;
         c.value[13] = n == 4 ? 1e-35f : c.value[13];
         c.key[shape.D * 300 + 5] = n == 5 ? 1e25f : c.key[5];
-        float *const entropy = floats(2 * shape.Lq);
+        float *const received = floats(2 * shape.Lk);
         attn_tensors tensors = dense_tensors(&c);
         dense_forward(one, &c);
         float *const before = copied(c.output, outputs_of(&c));
         dense_forward(eight, &c);
         assert_memory_equal(before, c.output, (size_t)outputs_of(&c) * sizeof *before);
-        tensors.statistics.entropy = entropy;
+        tensors.statistics.received = received;
         assert_ok(one, attn_forward(one, &shape, &tensors, &c.options));
         assert_memory_equal(before, c.output, (size_t)outputs_of(&c) * sizeof *before);
-        free(before), free(entropy);
+        free(before), free(received);
         dense_destroy(&c);
     }
     attn_context_destroy(one), attn_context_destroy(eight);
