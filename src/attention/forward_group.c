@@ -193,7 +193,7 @@ static void finish_panel(struct attn_group *group, size_t p,
         finish_lse_and_statistics(group, p, forward);
     if (group->kept_memory)
         attn_kept_finish(&group->kept[p], panel, inverse, &group->walk,
-                         &group->shows[0][0].block, group->scores);
+                         &group->shows[group->turn][0].block, group->scores);
     if (panel->Dv == 0)
         return;
     const struct attn_target to = attn_rows_to(output, head->output, panel->first_query,
@@ -289,7 +289,7 @@ static bool may_attend_together(const struct attn_group *group,
            !(pairs->attends_plain && (forward->statistics || forward->sweep.dropout));
 }
 
-static bool is_plain(const struct attn_block *block)
+static bool is_whole_and_plain(const struct attn_block *block)
 {
     return block->keys == ATTN_BLOCK_KEYS && !hides_keys(block) &&
            block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->forget_high;
@@ -320,7 +320,8 @@ static bool attend_run(struct attn_group *group, const struct attn_forward *forw
         any = true;
         if (!show_block(group, p, keys, run[p], show))
             continue;
-        if (!together || (walk->pairs->attends_plain && !is_plain(&show->block))) {
+        if (!together ||
+            (walk->pairs->attends_plain && !is_whole_and_plain(&show->block))) {
             attend_alone(group, forward, show, sweep);
             continue;
         }

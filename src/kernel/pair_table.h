@@ -72,9 +72,11 @@ struct attn_pair_kernels {
                   const struct attn_block *block);
 
     /* Score, softmax and value of a few shows of one block in memory, no two of the same
-     * panel.  No value is special.  NULL: there is none.  attends_plain: only where
+     * panel.  Of all groups of keys_together keys that any show touches, keys and values
+     * are read whole, before its block's first too: keys may hold anything there, values
+     * are finite.  No value is special.  NULL: there is none.  attends_plain: only where
      * panels see every key of ATTN_BLOCK_KEYS, scores are as multiplied, and weights are
-     * not dropped, with no statistics. */
+     * not dropped, with no statistics.  drain NULL: nothing is left undone. */
     void (*attend)(struct attn_pipeline *pipeline, const struct attn_show *shows,
                    size_t count, const struct attn_sweep *sweep);
     void (*drain)(struct attn_pipeline *pipeline, const struct attn_sweep *sweep);

@@ -139,7 +139,7 @@ static void attend_by_tiles(struct attn_pipeline *pipeline, const struct attn_sh
     struct pipe_column columns[3];
     for (size_t n = 0; n < 3; n++) {
         columns[n] =
-            (struct pipe_column){.scores = pipeline->scratch + n * CHUNKS * CHUNK_FLOATS};
+            (struct pipe_column){.scores = pipeline->scratch + n * COLUMN_SCORES};
         columns[n].weights = columns[n].scores;
     }
     struct place at = {.shows = shows, .count = count};
@@ -153,12 +153,7 @@ static void attend_by_tiles(struct attn_pipeline *pipeline, const struct attn_sh
     vf_flush_end(pipe.before_flush);
 }
 
-static void drain_tiles(struct attn_pipeline *pipeline, const struct attn_sweep *sweep)
-{
-    (void)pipeline, (void)sweep; /* nothing is left undone */
-}
-
-static_assert(PAIR_SCRATCH <= 3 * CHUNKS * CHUNK_FLOATS, "columns need more than pairs");
+static_assert(PAIR_SCRATCH <= 3 * COLUMN_SCORES, "columns need more than pairs");
 
 static const struct attn_pair_kernels pair_kernels = {
     .one_pass = "panels of queries, bf16 products of tiles, " ATTN_ISA_NAME,
@@ -167,7 +162,7 @@ static const struct attn_pair_kernels pair_kernels = {
     .decoding_too = "panels of queries, bf16 products of tiles, single ones in splits of "
                     "keys, " ATTN_ISA_NAME,
     .parts = 1,
-    .scratch = 3 * CHUNKS * CHUNK_FLOATS,
+    .scratch = 3 * COLUMN_SCORES,
     .keys_together = TILE_STEP,
     .open = tiles_open,
     .close = tiles_close,
@@ -177,7 +172,6 @@ static const struct attn_pair_kernels pair_kernels = {
     .score = score_by_tiles,
     .value = value_by_tiles,
     .attend = attend_by_tiles,
-    .drain = drain_tiles,
     .attends_plain = true,
 };
 

@@ -198,7 +198,7 @@ static void go_on_with_all(const struct pipe *pipe, struct couple *next,
 static enum noting noting_of(const struct pipe *pipe, const struct couple *now)
 {
     const struct attn_sweep *const sweep = pipe->sweep;
-    const bool others = sweep->classes > 0 || sweep->dropout;
+    const bool others = uses_each_weight(sweep);
     if (!sweep->entropy && !sweep->distance && !others)
         return NOTE_NOTHING;
     bool by_sums = true;
@@ -258,6 +258,9 @@ enum {
     PARTS_SCRATCH = COUPLES_PLACE + 4 * (SCORES_PLACE + WEIGHTS_PLACE) + APART / 2
 };
 
+static_assert(BF16_PARTS * ATTN_BLOCK_KEYS / 2 * ATTN_PANEL_LANES <= PARTS_SCRATCH,
+              "weights of a panel, which value takes");
+
 static void place_couple(struct couple *couple, float *memory, size_t turn)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -288,8 +291,7 @@ static void take_turn(struct couple *next, const struct couple *last, struct pla
 static void take_turns(struct attn_pipeline *pipeline, struct place at, size_t more,
                        const struct attn_sweep *sweep)
 {
-    const struct pipe pipe = {
-        .sweep = sweep, .factor = 1.0f, .before_flush = vf_flush_begin()};
+    const struct pipe pipe = {.sweep = sweep, .before_flush = vf_flush_begin()};
     struct couple *const couples = (struct couple *)(void *)pipeline->scratch;
     static_assert(3 * sizeof *couples <= COUPLES_PLACE * sizeof(float), "room for them");
     for (size_t *n = &pipeline->turn; at.show < at.count || more > 0; ++*n) {

@@ -15,6 +15,7 @@ enum {
     CHUNK_KEYS = TILE_EDGE,
     CHUNKS = ATTN_BLOCK_KEYS / CHUNK_KEYS,
     CHUNK_FLOATS = CHUNK_KEYS * TILE_EDGE,
+    COLUMN_SCORES = CHUNKS * CHUNK_FLOATS
 };
 
 /* A vector of lanes, the scores of it, [row][lane], and the weights that they become,
@@ -34,7 +35,7 @@ struct pipe_column {
 /* Results are flushed all the way, but where sums are rescaled. */
 struct pipe {
     const struct attn_sweep *sweep;
-    float factor;          /* of the products */
+    float factor;          /* of products of one part */
     unsigned before_flush; /* for vf_flush_end */
 };
 

@@ -114,7 +114,7 @@ INLINE void go_beside(struct beside beside)
         beside.do_share(beside.state);
 }
 
-/* Adds to tile 0 by tiles 1 to 5, in the order of part_products.h: scores of the backward
+/* Adds to tile 0 by tiles 1 to 5, in the order of part_step.h: scores of the backward
  * pass have the same bits.  Takes four shares of the work beside. */
 INLINE void add_parts_product(const struct parts_of_step *p, const struct beside beside)
 {

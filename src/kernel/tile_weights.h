@@ -9,7 +9,6 @@
 
 enum {
     BLOCK_GROUPS = ATTN_BLOCK_KEYS / TILE_STEP,
-    COLUMN_SCORES = CHUNKS * CHUNK_FLOATS,
     COLUMN_WEIGHTS = BLOCK_GROUPS * BF16_PARTS * TILE_FLOATS
 };
 
@@ -94,12 +93,12 @@ static void clear_pairs(float *weights, size_t begin, size_t end)
 
 INLINE struct weighing_start start_of(const struct pipe_column *c)
 {
-    const struct attn_panel *const panel = c->show->panel;
+    struct attn_panel *const panel = c->show->panel;
     const size_t first = c->begin / 2;
     return (struct weighing_start){
         .scores = c->scores + 2 * first * VF_LANES,
         .weights = c->weights + place_of_pair(first, VF_LANES, BF16_PARTS),
-        .sum = c->show->panel->sum + c->lane,
+        .sum = panel->sum + c->lane,
         .shift = shift_from(vf_load(panel->reference + c->lane)),
         .pairs = (c->end + 1) / 2 - first,
         .in_group = TILE_EDGE - first % TILE_EDGE,
@@ -117,6 +116,12 @@ INLINE void begin_column(struct weighing *w, const struct weighing_start *at)
     w->stop = w->pair + (at->in_group < at->pairs ? at->in_group : at->pairs);
 }
 
+/* For more than products. */
+INLINE bool uses_each_weight(const struct attn_sweep *sweep)
+{
+    return sweep->classes > 0 || sweep->dropout;
+}
+
 static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
                         const struct pipe_column *column)
 {
@@ -129,7 +134,7 @@ static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
     notes->distances = distance_sums_of(&notes->as);
     notes->distance =
         distance_to(notes->as.first_key - (int64_t)other, notes->as.panel, notes->as.v);
-    notes->uses_each = sweep->classes > 0 || sweep->dropout;
+    notes->uses_each = uses_each_weight(sweep);
 }
 
 static void end_notes(const struct column_notes *notes, vf sum)
