@@ -193,6 +193,49 @@ static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
     }
 }
 
+/* Rows that parts do not hold, and these only in one of the blocks that a product takes
+ * its steps in. */
+static void rows_that_are_extreme_in_one_block_touch_no_other(void **state)
+{
+    (void)state;
+    enum { LARGE = 7, IS_NAN = 400 };
+    static struct large l, strange;
+    fill_large(&l);
+    strange = l;
+    strange.x[LARGE * STEPS + 300] = strange.turned[300 * MANY + LARGE] = 1e25f;
+    strange.x[IS_NAN * STEPS + STEPS - 1] = NAN;
+    strange.turned[(STEPS - 1) * MANY + IS_NAN] = NAN;
+    EACH_TAPE(tape)
+    {
+        const struct attn_rows *const loops = attn_tape_rows(tape);
+        const struct attn_packed packed = pack(
+            loops,
+            (struct attn_packed){.matrix = l.matrix, .inner = STEPS, .columns = WIDTH});
+        struct attn_panel_product product = {
+            .y = l.y, .x = l.x, .matrix = &packed, .rows = MANY};
+        loops->multiply(&product);
+        product.y = strange.y;
+        product.x = strange.x;
+        loops->multiply(&product);
+        product.y = strange.across;
+        product.x = strange.turned;
+        product.turned = MANY;
+        loops->multiply(&product);
+        for (size_t i = 0; i < MANY * WIDTH; i++) {
+            const double most = 1e25 * (double)l.matrix[300 * WIDTH + i % WIDTH];
+            if (i / WIDTH == IS_NAN)
+                assert_true(isnan(strange.y[i]) && isnan(strange.across[i]));
+            else if (i / WIDTH == LARGE)
+                assert_true(fabs((double)strange.y[i] - most) <= fabs(most) * 0x1p-20 &&
+                            fabs((double)strange.across[i] - most) <=
+                                fabs(most) * 0x1p-20);
+            else
+                assert_true(strange.y[i] == l.y[i] && strange.across[i] == l.y[i]);
+        }
+        free(packed.memory);
+    }
+}
+
 /* Root mean square. */
 static double error_of(const struct attn_rows *loops, struct large *l, bool few_rows)
 {
@@ -375,6 +418,7 @@ int main(void)
         cmocka_unit_test(a_packed_matrix_multiplies_like_the_matrix),
         cmocka_unit_test(rows_that_lie_as_columns_give_the_same_bits),
         cmocka_unit_test(a_product_larger_than_a_block_is_the_sum_of_its_steps),
+        cmocka_unit_test(rows_that_are_extreme_in_one_block_touch_no_other),
         cmocka_unit_test(errors_are_no_larger_than_those_of_multiply_adds),
         cmocka_unit_test(a_row_has_the_same_bits_among_any_others),
         cmocka_unit_test(a_value_that_is_not_finite_stays_in_its_row),
