@@ -167,6 +167,22 @@ static void fill_large(struct large *l)
     }
 }
 
+/* y of x as it lies, and across of x turned. */
+static void multiply_large(const struct attn_rows *loops, struct large *l)
+{
+    const struct attn_packed packed =
+        pack(loops,
+             (struct attn_packed){.matrix = l->matrix, .inner = STEPS, .columns = WIDTH});
+    struct attn_panel_product product = {
+        .y = l->y, .x = l->x, .matrix = &packed, .rows = MANY};
+    loops->multiply(&product);
+    product.y = l->across;
+    product.x = l->turned;
+    product.turned = MANY;
+    loops->multiply(&product);
+    free(packed.memory);
+}
+
 static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
 {
     (void)state;
@@ -174,22 +190,11 @@ static void a_product_larger_than_a_block_is_the_sum_of_its_steps(void **state)
     fill_large(&l);
     EACH_TAPE(tape)
     {
-        const struct attn_rows *const loops = attn_tape_rows(tape);
-        const struct attn_packed packed = pack(
-            loops,
-            (struct attn_packed){.matrix = l.matrix, .inner = STEPS, .columns = WIDTH});
-        struct attn_panel_product product = {
-            .y = l.y, .x = l.x, .matrix = &packed, .rows = MANY};
-        loops->multiply(&product);
-        product.y = l.across;
-        product.x = l.turned;
-        product.turned = MANY;
-        loops->multiply(&product);
+        multiply_large(attn_tape_rows(tape), &l);
         assert_memory_equal(l.across, l.y, sizeof l.y);
         for (size_t i = 0; i < MANY * WIDTH; i++)
             test_close((double)l.y[i], l.expected[i], (double)STEPS * 0x1p-24, "element",
                        i);
-        free(packed.memory);
     }
 }
 
@@ -207,20 +212,8 @@ static void rows_that_are_extreme_in_one_block_touch_no_other(void **state)
     strange.turned[(STEPS - 1) * MANY + IS_NAN] = NAN;
     EACH_TAPE(tape)
     {
-        const struct attn_rows *const loops = attn_tape_rows(tape);
-        const struct attn_packed packed = pack(
-            loops,
-            (struct attn_packed){.matrix = l.matrix, .inner = STEPS, .columns = WIDTH});
-        struct attn_panel_product product = {
-            .y = l.y, .x = l.x, .matrix = &packed, .rows = MANY};
-        loops->multiply(&product);
-        product.y = strange.y;
-        product.x = strange.x;
-        loops->multiply(&product);
-        product.y = strange.across;
-        product.x = strange.turned;
-        product.turned = MANY;
-        loops->multiply(&product);
+        multiply_large(attn_tape_rows(tape), &l);
+        multiply_large(attn_tape_rows(tape), &strange);
         for (size_t i = 0; i < MANY * WIDTH; i++) {
             const double most = 1e25 * (double)l.matrix[300 * WIDTH + i % WIDTH];
             if (i / WIDTH == IS_NAN)
@@ -232,7 +225,6 @@ static void rows_that_are_extreme_in_one_block_touch_no_other(void **state)
             else
                 assert_true(strange.y[i] == l.y[i] && strange.across[i] == l.y[i]);
         }
-        free(packed.memory);
     }
 }
 
