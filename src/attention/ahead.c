@@ -3,7 +3,7 @@
 #include "attention/ahead.h"
 
 /* Of rows that do not lie side by side so much is listed. */
-enum { LINE_BYTES = 64, MOST_OF_ROW = 512 };
+enum { MOST_OF_ROW = 512 };
 
 /* Rows of one head. */
 struct span {
@@ -55,10 +55,11 @@ static void list_rows(struct attn_calls *calls, const void *data, attn_type type
     const uintptr_t row = (uintptr_t)attn_element(
         data, type, attn_row_offset(stride, b, span->h, span->first));
     if (stride[2] == span->size) {
-        list(calls, row, LINE_BYTES, (rows * row_bytes + LINE_BYTES - 1) / LINE_BYTES);
+        list(calls, row, ATTN_LINE_BYTES,
+             (rows * row_bytes + ATTN_LINE_BYTES - 1) / ATTN_LINE_BYTES);
         return;
     }
-    for (int64_t at = 0; at < attn_least(row_bytes, MOST_OF_ROW); at += LINE_BYTES)
+    for (int64_t at = 0; at < attn_least(row_bytes, MOST_OF_ROW); at += ATTN_LINE_BYTES)
         list(calls, row + (uintptr_t)at, stride[2] * bytes, rows);
 }
 

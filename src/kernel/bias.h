@@ -19,7 +19,7 @@ enum { FETCH_KEYS = 16 };
 /* Keys whose bias is added at once: a cache line of fp32. */
 enum { ADD_KEYS = 16 };
 
-enum { MOST_LANES = VF_BYTES / 4, LINE_BYTES = 64 };
+enum { MOST_LANES = VF_BYTES / 4 };
 
 /* A bias of −∞ hides even a score of NaN. */
 INLINE void add_to_score(float *score, vf bias, vf *largest)
@@ -176,15 +176,15 @@ INLINE bool adds_bias_at_once(const struct attn_panel *panel,
 INLINE void fetch_rows(struct product *p, const struct attn_matrix *bias, size_t begin,
                        const size_t in_line)
 {
-    const size_t bytes = LINE_BYTES / in_line, turns = in_line / FETCH_KEYS;
+    const size_t bytes = ATTN_LINE_BYTES / in_line, turns = in_line / FETCH_KEYS;
     const uintptr_t x = (uintptr_t)bias->x, row = (uintptr_t)bias->row_stride * bytes;
-    const uintptr_t lines = x + begin / in_line * LINE_BYTES;
+    const uintptr_t lines = x + begin / in_line * ATTN_LINE_BYTES;
     const size_t turn = begin / FETCH_KEYS % turns;
     const size_t first = turn * bias->rows / turns;
     const size_t end = (turn + 1) * bias->rows / turns;
-    for (size_t i = first; begin < in_line && i < end && (x | row) % LINE_BYTES; i++)
+    for (size_t i = first; begin < in_line && i < end && (x | row) % ATTN_LINE_BYTES; i++)
         call_line(lines + i * row);
-    p->line = lines + first * row + LINE_BYTES - bytes;
+    p->line = lines + first * row + ATTN_LINE_BYTES - bytes;
     p->line_stride = row;
     p->lines = end - first;
 }
@@ -204,15 +204,15 @@ INLINE void fetch_bias(struct product *p, const struct attn_matrix *bias, size_t
         return;
     if (bias->row_stride == 1 && bias->element_stride != 1) {
         for (size_t key = begin; key < begin + FETCH_KEYS; key++) {
-            for (size_t i = 0; i < bias->rows; i += LINE_BYTES / bytes)
+            for (size_t i = 0; i < bias->rows; i += ATTN_LINE_BYTES / bytes)
                 call_line(x + key * element + i * bytes);
             call_line(x + key * element + (bias->rows - 1) * bytes);
         }
     } else if (bias->element_stride == 1) {
         if (bytes == 4) /* constants, or each step would divide */
-            fetch_rows(p, bias, begin, LINE_BYTES / 4);
+            fetch_rows(p, bias, begin, ATTN_LINE_BYTES / 4);
         else
-            fetch_rows(p, bias, begin, LINE_BYTES / 2);
+            fetch_rows(p, bias, begin, ATTN_LINE_BYTES / 2);
     }
 }
 

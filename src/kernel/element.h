@@ -226,7 +226,7 @@ INLINE void fetch_keep(const struct attn_panel *panel, const struct attn_block *
         const uintptr_t next =
             x + i * (uintptr_t)block->keep_row_stride + ATTN_BLOCK_KEYS;
         call_line(next);
-        call_line(next + LINE_BYTES);
+        call_line(next + ATTN_LINE_BYTES);
         call_line(next + ATTN_BLOCK_KEYS - 1);
     }
 }

@@ -128,7 +128,7 @@ INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
         keep_scores_of(&column, c, largest);
         raise_reference_of(pipe, &column, largest);
         if (notes)
-            begin_notes(&notes[i], pipe, c);
+            begin_notes(&notes[i], &column, c);
         if (!c->whole) {
             clear_pairs(c->weights, now->first_group * TILE_EDGE, c->begin / 2);
             clear_pairs(c->weights, (c->end + 1) / 2, now->end_group * TILE_EDGE);

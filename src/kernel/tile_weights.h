@@ -45,14 +45,14 @@ INLINE struct bias_lines lines_of_bias(const struct pipe_column *c, size_t colum
     return (struct bias_lines){
         .at = (uintptr_t)bias->x + c->lane * stride,
         .stride = stride,
-        .in_row = c->show->block.keys * bytes / LINE_BYTES + 1,
+        .in_row = c->show->block.keys * bytes / ATTN_LINE_BYTES + 1,
         .rows = rows < columns * VF_LANES ? rows : columns * VF_LANES,
     };
 }
 
 INLINE void call_next_line(struct bias_lines *lines)
 {
-    call_line(lines->at + lines->line * LINE_BYTES);
+    call_line(lines->at + lines->line * ATTN_LINE_BYTES);
     if (++lines->line == lines->in_row) {
         lines->at += lines->stride;
         lines->line = 0;
@@ -122,19 +122,18 @@ INLINE bool uses_each_weight(const struct attn_sweep *sweep)
     return sweep->classes > 0 || sweep->dropout;
 }
 
-static void begin_notes(struct column_notes *notes, const struct pipe *pipe,
+static void begin_notes(struct column_notes *notes, const struct column *as,
                         const struct pipe_column *column)
 {
-    const struct attn_sweep *const sweep = pipe->sweep;
     const size_t other = column->begin % 2; /* key of the first pair */
     notes->column = column;
     notes->row = column->begin - other;
-    notes->as = column_in_softmax(pipe, column);
+    notes->as = *as;
     notes->entropy_sum = notes->distance_sum = notes->signed_sum = vf_set1(0.0f);
     notes->distances = distance_sums_of(&notes->as);
     notes->distance =
         distance_to(notes->as.first_key - (int64_t)other, notes->as.panel, notes->as.v);
-    notes->uses_each = uses_each_weight(sweep);
+    notes->uses_each = uses_each_weight(as->sweep);
 }
 
 static void end_notes(const struct column_notes *notes, vf sum)

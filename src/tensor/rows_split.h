@@ -183,23 +183,23 @@ static void look_at_row(struct left_block *block, const struct attn_matrix *m, s
         vf_store(to, vf_set1(0.0f));
 }
 
+INLINE void split_step(float *to, vf first, vf second, vf *squares)
+{
+    *squares = vf_fma(first, first, *squares);
+    *squares = vf_fma(second, second, *squares);
+    store_parts(to, ATTN_TILE_FLOATS, first, second);
+}
+
 INLINE void split_row_of(float *to, const float *x, size_t steps, vf *squares)
 {
     size_t n = 0;
-    for (; n + STEP <= steps; n += STEP, to += ATTN_PART_FLOATS) {
-        const vf first = vf_load(x + n), second = vf_load(x + n + LANES);
-        *squares = vf_fma(first, first, *squares);
-        *squares = vf_fma(second, second, *squares);
-        store_parts(to, ATTN_TILE_FLOATS, first, second);
-    }
+    for (; n + STEP <= steps; n += STEP, to += ATTN_PART_FLOATS)
+        split_step(to, vf_load(x + n), vf_load(x + n + LANES), squares);
     if (n < steps) {
         const size_t left = steps - n;
-        const vf first = load_some(x + n, left);
-        const vf second =
-            left > LANES ? load_some(x + n + LANES, left - LANES) : vf_set1(0.0f);
-        *squares = vf_fma(first, first, *squares);
-        *squares = vf_fma(second, second, *squares);
-        store_parts(to, ATTN_TILE_FLOATS, first, second);
+        const vf none = vf_set1(0.0f);
+        split_step(to, load_some(x + n, left),
+                   left > LANES ? load_some(x + n + LANES, left - LANES) : none, squares);
     }
 }
 
