@@ -1,6 +1,7 @@
 /* A group of cases: their memory, their turns, and the rows that come of them.  Every
  * figure is the best of several turns taken in alternation, since the clock moves and
  * neighbours come and go. */
+#include "base/pages.h"
 #include "cli/bench.h"
 #include <math.h>
 #include <stdio.h>
@@ -13,11 +14,13 @@ void bench_group_init(struct bench_group *group, struct bench *bench)
     group->bench = bench;
 }
 
+/* On large pages where the system gives them, as the tensors of the models and caches
+ * lie. */
 void *bench_memory(struct bench_group *group, size_t bytes)
 {
-    void *memory = NULL;
-    if (group->block_count == BENCH_BLOCKS ||
-        posix_memalign(&memory, 64, bytes > 0 ? bytes : 1) != 0) {
+    void *const memory =
+        group->block_count < BENCH_BLOCKS ? attn_pages_allocate(bytes) : NULL;
+    if (!memory) {
         if (group->error.status == ATTN_OK)
             attn_error_set(&group->error, ATTN_ENOMEM, "no memory for %zu bytes", bytes);
         return NULL;
