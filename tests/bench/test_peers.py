@@ -173,6 +173,19 @@ def of_three_runs_the_middle_counts():
     assert limits.middle(runs[:1])["rows"] == runs[0]["rows"]
 
 
+def a_time_beside_a_fast_plain_pass_is_marked():
+    import report
+    plain = {"op": "forward", "case": "full", "threads": 1, "D": 64, "Lk": 2048, "must": 0.8,
+             "goal": None, "reached": 1.0, "rate": 100, "unit": "GFLOP/s", "measure": "fraction",
+             "against": "peak"}
+    slow = {**plain, "op": "shapes", "case": "bias", "must": 1.6, "measure": "time",
+            "against": "plain"}
+    bench = {"limits": [{"threads": 1, "peak_gflops": 100}], "rows": [plain]}
+    for took, words in ((1.5, "must"), (1.9, "**missed** †"), (2.1, "**missed**")):
+        row = {**slow, "reached": took, "rate": 100 / took}
+        assert report.verdict(row, bench) == words, (took, report.verdict(row, bench))
+
+
 def charts_are_well_formed():
     panel = charts.Panel("a < b", [charts.Series("ours", [(64, 0.5), (128, 0.9)], 0)],
                          "linear", [(0, "0"), (1, "1")], [(64, "64"), (128, "128")], "L")
@@ -185,15 +198,16 @@ def charts_are_well_formed():
 
 def main():
     tests = [structures_lie_as_the_compiler_lays_them, charts_are_well_formed,
-             of_three_runs_the_middle_counts, libattn_agrees_with_numpy, recurrent_layers_agree_with_numpy]
+             of_three_runs_the_middle_counts, a_time_beside_a_fast_plain_pass_is_marked,
+             libattn_agrees_with_numpy, recurrent_layers_agree_with_numpy]
     if CELLS == "none":
         print(f"skipped: {tests.pop().__name__} (built without models)")
     try:
         import numpy  # noqa: F401
     except ImportError:
-        for test in tests[3:]:
+        for test in tests[4:]:
             print(f"skipped: {test.__name__} (no numpy)")
-        tests = tests[:3]
+        tests = tests[:4]
     for test in tests:
         test()
         print(f"passed: {test.__name__}")
