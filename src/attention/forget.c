@@ -4,12 +4,13 @@
 
 static size_t row_floats(const struct attn_problem *problem)
 {
-    return ((size_t)problem->shape->Lk + 15) / 16 * 16;
+    const size_t keys = ATTN_GATE_KEYS;
+    return ((size_t)problem->shape->Lk + keys - 1) / keys * keys;
 }
 
 size_t attn_forget_floats(const struct attn_problem *problem)
 {
-    return problem->options->log_forget.data ? 2 * row_floats(problem) : 0;
+    return problem->options->log_forget.data ? 3 * row_floats(problem) : 0;
 }
 
 void attn_forget_init(struct attn_walk *walk, float *scratch)
@@ -19,6 +20,27 @@ void attn_forget_init(struct attn_walk *walk, float *scratch)
         return;
     walk->forgotten.high = scratch;
     walk->forgotten.low = scratch + row_floats(walk->problem);
+    walk->forgotten.rest = scratch + 2 * row_floats(walk->problem);
+}
+
+static double sum_at(const struct attn_forgotten *of, int64_t key)
+{
+    return (double)of->high[key] + (double)of->low[key];
+}
+
+/* What is left to the last key of each run of ATTN_GATE_KEYS; beyond the last key there
+ * is, sums stand still. */
+static void sum_to_last(const struct attn_forgotten *of, int64_t keys)
+{
+    for (int64_t first = 0; first < keys; first += ATTN_GATE_KEYS) {
+        const int64_t last = first + ATTN_GATE_KEYS - 1;
+        for (int64_t key = keys; key <= last; key++) {
+            of->high[key] = of->high[keys - 1];
+            of->low[key] = of->low[keys - 1];
+        }
+        for (int64_t key = first; key <= last; key++)
+            of->rest[key] = (float)(sum_at(of, last) - sum_at(of, key));
+    }
 }
 
 void attn_forget_take_head(struct attn_walk *walk)
@@ -47,6 +69,7 @@ void attn_forget_take_head(struct attn_walk *walk)
         of->high[key] = (float)sum;
         of->low[key] = (float)(sum - (double)of->high[key]);
     }
+    sum_to_last(of, sequence->Lk);
 }
 
 int64_t attn_forget_place(const struct attn_sequence *sequence, int64_t query)
@@ -73,4 +96,5 @@ void attn_forget_show(struct attn_block *block, const struct attn_walk *walk)
     const struct attn_forgotten *const of = &walk->forgotten;
     block->forget_high = of->high ? of->high + block->first_key : NULL;
     block->forget_low = of->high ? of->low + block->first_key : NULL;
+    block->forget_rest = of->high ? of->rest + block->first_key : NULL;
 }

@@ -28,9 +28,9 @@ struct attn_wide {
 };
 
 /* F of each key of a head: the sum of the logarithms of forget gates up to it, as two
- * floats; see forget.h. */
+ * floats, and what is left of it to the last of its ATTN_GATE_KEYS; see forget.h. */
 struct attn_forgotten {
-    float *high, *low;   /* NULL: there are no gates */
+    float *high, *low, *rest; /* NULL: there are no gates */
     int64_t sequence, h; /* whose they are; −1: nobody's yet */
 };
 

@@ -10,9 +10,9 @@
 
 #include "kernel/additive_row.h"
 #include "kernel/element.h"
+#include "kernel/gates.h"
 #include "kernel/log.h"
 #include "kernel/product.h"
-#include "kernel/segment.h"
 #include "kernel/tanh.h"
 
 static void cap_scores(float *scores, size_t floats, float softcap)
@@ -32,13 +32,6 @@ static void cap_slopes(float *slope, const float *score, size_t floats, float so
     }
 }
 
-/* Position of each lane of vector v less that of a key. */
-INLINE vf distance_to(int64_t key, const struct attn_panel *panel, size_t v)
-{
-    const int64_t lane = (int64_t)(v * VF_LANES);
-    return vf_iota() + (float)(panel->position + lane - key);
-}
-
 static void lean_strip(const struct strip *strip, const struct attn_panel *panel,
                        const struct attn_block *block)
 {
@@ -51,30 +44,6 @@ static void lean_strip(const struct strip *strip, const struct attn_panel *panel
         distance -= 1.0f;
         score += strip->row;
     }
-}
-
-/* What the gates between lanes and a key take, those of lanes as in attn_panel. */
-INLINE vf gates_between(const struct attn_block *block, size_t key, vf high, vf low)
-{
-    const vf before = low - vf_set1(block->forget_low[key]);
-    return high - vf_set1(block->forget_high[key]) + before;
-}
-
-/* What the gates between each lane and key take.  Returns the largest. */
-static vf forget_strip(const struct strip *strip, const struct attn_panel *panel,
-                       const struct attn_block *block)
-{
-    const vf high = vf_load(panel->forget_high + strip->v * VF_LANES);
-    const vf low = vf_load(panel->forget_low + strip->v * VF_LANES);
-    vf most = vf_set1(-INFINITY);
-    float *score = strip->scores + strip->begin * strip->row;
-    for (size_t key = strip->begin; key < strip->end; key++) {
-        const vf after = vf_load(score) + gates_between(block, key, high, low);
-        vf_store(score, after);
-        most = vf_max(most, after);
-        score += strip->row;
-    }
-    return most;
 }
 
 /* Whole tiles of keys that all lanes see, and what products note of each lane's largest

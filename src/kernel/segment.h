@@ -8,6 +8,7 @@
 
 #include "kernel/simd.h"
 #include "kernel/table.h"
+#include <math.h>
 
 struct segment {
     size_t begin, end;            /* keys of the block */
@@ -56,6 +57,36 @@ INLINE struct strip strip_of(float *scores, const struct attn_panel *panel, size
 {
     return (struct strip){scores + v * VF_LANES, panel->vectors * VF_LANES, v, begin,
                           end};
+}
+
+/* Position of each lane of vector v less that of a key. */
+INLINE vf distance_to(int64_t key, const struct attn_panel *panel, size_t v)
+{
+    const int64_t lane = (int64_t)(v * VF_LANES);
+    return vf_iota() + (float)(panel->position + lane - key);
+}
+
+/* Running maxima that do not wait for each other. */
+enum { MOST_CHAINS = 4 };
+
+/* What a sweep over scores notes: the largest of each lane, and where any is not finite,
+ * NaN. */
+struct noted {
+    vf most[MOST_CHAINS];
+    vf zero;
+};
+
+INLINE void clear_noted(struct noted *noted)
+{
+    for (size_t i = 0; i < MOST_CHAINS; i++)
+        noted->most[i] = vf_set1(-INFINITY);
+    noted->zero = vf_set1(0.0f);
+}
+
+INLINE vf most_of_all(const struct noted *noted)
+{
+    const vf *const most = noted->most;
+    return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
 }
 
 /* The segment that begins there. */

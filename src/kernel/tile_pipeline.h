@@ -27,7 +27,8 @@ struct pipe_column {
     size_t lane;
     size_t first_row, begin, end; /* of the block's first key, and see above */
     bool all_see;                 /* each lane sees all of these rows, by its position */
-    bool whole;                   /* which are all, and scores are as multiplied */
+    bool whole;                   /* which are all, and scores are as noted */
+    bool gated;                   /* which is after gates */
     float *scores, *weights;
     vf most[CHUNKS], zero; /* of the chunks' scores, as struct noted has them */
 };
@@ -103,11 +104,17 @@ struct place {
     size_t count, show, v;
 };
 
-/* Whether scores are those wanted as they are multiplied. */
+/* Whether scores are those wanted as they are multiplied, but for gates. */
 INLINE bool is_plain(const struct attn_block *block)
 {
-    return block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->forget_high &&
-           !block->keep && !block->bias.x;
+    return block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->keep &&
+           !block->bias.x;
+}
+
+/* Whether what gates take comes next after products. */
+INLINE bool is_gated_first(const struct attn_block *block)
+{
+    return block->forget_high && block->softcap == 0.0f && block->alibi_slope == 0.0f;
 }
 
 /* The next one whose lanes see any key, or none. */
@@ -125,6 +132,7 @@ static void take_column(struct pipe_column *c, struct place *at)
         c->end = c->first_row + seen.end;
         c->all_see = seen.begin == by_all.begin && seen.end == by_all.end;
         c->whole = c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS && is_plain(block);
+        c->gated = is_gated_first(block);
         clear_most(c);
         if (seen.begin < seen.end)
             c->show = show;

@@ -18,7 +18,8 @@ static __attribute__((noinline)) void mend_column(struct pipe_column *c)
 {
     const struct segment seen = seen_by_column(c);
     float *const scores = c->scores + c->begin * VF_LANES;
-    mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen);
+    mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen,
+                c->gated);
     clear_most(c);
     for (size_t row = c->begin, next; row < c->end; row = next) {
         next = (row / CHUNK_KEYS + 1) * CHUNK_KEYS;
@@ -40,7 +41,7 @@ static vf bend_column(const struct pipe_column *c, vf largest)
                    block->softcap);
     if (block->alibi_slope != 0.0f)
         lean_strip(&strip, panel, block);
-    if (block->forget_high)
+    if (block->forget_high && !c->gated)
         largest = forget_strip(&strip, panel, block);
     if (block->bias.x)
         largest = add_bias_to_strip(&strip, block);
@@ -55,6 +56,29 @@ static vf bend_column(const struct pipe_column *c, vf largest)
     return largest;
 }
 
+/* Takes what gates do from rows of one chunk. */
+static __attribute__((noinline)) void note_gated_rows(struct pipe_column *c, size_t begin,
+                                                      size_t end)
+{
+    const struct strip strip = {c->scores + c->first_row * VF_LANES, VF_LANES,
+                                c->lane / VF_LANES, begin - c->first_row,
+                                end - c->first_row};
+    vf *const most = &c->most[begin / CHUNK_KEYS];
+    struct noted noted;
+    clear_noted(&noted);
+    note_forgotten(&noted, &strip, c->show->panel, &c->show->block);
+    *most = vf_max(*most, most_of_all(&noted));
+    c->zero += noted.zero;
+}
+
+INLINE void note_products(struct pipe_column *c, size_t begin, size_t end)
+{
+    if (c->gated)
+        note_gated_rows(c, begin, end);
+    else
+        note_rows(c, begin, end, 1.0f, BF16_PARTS);
+}
+
 /* Whether some lanes see each of a chunk's keys. */
 INLINE bool is_inside(const struct pipe_column *c, size_t chunk)
 {
@@ -66,7 +90,7 @@ INLINE bool is_inside(const struct pipe_column *c, size_t chunk)
 INLINE void note_if_inside(struct pipe_column *c, size_t chunk)
 {
     if (is_inside(c, chunk))
-        note_rows(c, chunk * CHUNK_KEYS, (chunk + 1) * CHUNK_KEYS, 1.0f, BF16_PARTS);
+        note_products(c, chunk * CHUNK_KEYS, (chunk + 1) * CHUNK_KEYS);
 }
 
 /* The last chunk, and rows of those that are not inside. */
@@ -76,13 +100,13 @@ INLINE void note_edges(struct pipe_column *c, size_t last_chunk)
     const size_t last = c->end / CHUNK_KEYS * CHUNK_KEYS;
     note_if_inside(c, last_chunk);
     if (first > last) {
-        note_rows(c, c->begin, c->end, 1.0f, BF16_PARTS);
+        note_products(c, c->begin, c->end);
         return;
     }
     if (c->begin < first)
-        note_rows(c, c->begin, first, 1.0f, BF16_PARTS);
+        note_products(c, c->begin, first);
     if (last < c->end)
-        note_rows(c, last, c->end, 1.0f, BF16_PARTS);
+        note_products(c, last, c->end);
 }
 
 /* Ends what the products began; returns the largest score. */

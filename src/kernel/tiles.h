@@ -84,29 +84,6 @@ INLINE void score_column(float *scores, const struct attn_panel *panel,
         vf_store(scores + (last + i) * width, vf_load(rows + i * VF_LANES));
 }
 
-/* Running maxima that do not wait for each other. */
-enum { MOST_CHAINS = 4 };
-
-/* What a sweep over scores notes: the largest of each lane, and where any is not finite,
- * NaN. */
-struct noted {
-    vf most[MOST_CHAINS];
-    vf zero;
-};
-
-INLINE void clear_noted(struct noted *noted)
-{
-    for (size_t i = 0; i < MOST_CHAINS; i++)
-        noted->most[i] = vf_set1(-INFINITY);
-    noted->zero = vf_set1(0.0f);
-}
-
-INLINE vf most_of_all(const struct noted *noted)
-{
-    const vf *const most = noted->most;
-    return vf_max(vf_max(most[0], most[1]), vf_max(most[2], most[3]));
-}
-
 INLINE void note_score(struct noted *noted, const size_t chain, float *at, float factor,
                        const size_t parts)
 {
@@ -147,12 +124,13 @@ INLINE struct attn_matrix part_of(const struct attn_matrix *m, size_t row, size_
 }
 
 /* Scores [key][row] of a vector of lanes again, from the numbers as they are, where they
- * are not finite: a chain of multiply-adds each.  The smallest query times an infinite
- * key is no NaN, so nothing is flushed. */
+ * are not finite: a chain of multiply-adds each, and with `gated` what gates take.  The
+ * smallest query times an infinite key is no NaN, so nothing is flushed. */
 static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
                                                   const struct attn_panel *panel,
                                                   const struct attn_block *block,
-                                                  size_t lane, const struct segment *seen)
+                                                  size_t lane, const struct segment *seen,
+                                                  bool gated)
 {
     float queries[TILE_FLOATS], sums[ATTN_BLOCK_KEYS * VF_BYTES / 4];
     const struct attn_matrix *const rows = &panel->rows;
@@ -173,7 +151,10 @@ static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
     for (size_t key = seen->begin; key < seen->end; key++) {
         float *const at = scores + (key - seen->begin) * row;
         const vf score = vf_load(at), zero = score * 0.0f;
-        vf_store(at, vf_select(zero == 0.0f, score, vf_load(sums + key * VF_LANES)));
+        vf sum = vf_load(sums + key * VF_LANES);
+        if (gated)
+            sum += gates_of_key(key, panel, block, lane / VF_LANES);
+        vf_store(at, vf_select(zero == 0.0f, score, sum));
     }
     vf_flush_end(flushing);
 }
@@ -187,7 +168,8 @@ INLINE vf finish_scores(float *scores, size_t row, const struct attn_panel *pane
     clear_noted(&noted);
     note_scores(&noted, scores, row, seen->end - seen->begin, factor, parts);
     if (parts > 1 && vi_any(noted.zero != 0.0f)) {
-        mend_scores(scores, row, panel, block, seen->first_vector * VF_LANES, seen);
+        mend_scores(scores, row, panel, block, seen->first_vector * VF_LANES, seen,
+                    false);
         clear_noted(&noted);
         note_scores(&noted, scores, row, seen->end - seen->begin, 1.0f, parts);
     }

@@ -189,6 +189,43 @@ static void huge_by_tiny_is_as_exact_as_anything(void **state)
     }
 }
 
+/* Sums of gates go with products: with those of a key that is mended too, whatever the
+ * number of keys, and side by side as one by one. */
+static void gates_leave_rows_exact_and_their_bits_to_them_alone(void **state)
+{
+    (void)state;
+    enum { D = 40, LENGTH = 700, LESS = 643, CLOSED = 400, HUGE_KEY = 300 };
+    attn_context *const context = context_of("amx", 1);
+    float *const gates = floats(LENGTH), *const received = floats(LENGTH);
+    for (int j = 0; j < LENGTH; j++)
+        gates[j] = j % 7 == 0 ? -9.0f : -0.1f * fabsf(random_float());
+    gates[CLOSED] = -INFINITY;
+    for (int mended = 0; mended < 2; mended++) {
+        struct dense c = dense_create((attn_shape){1, 1, 1, LENGTH, LENGTH, D, D}, false);
+        attn_tensors tensors = dense_tensors(&c);
+        c.options.causal = true;
+        c.options.window_left = mended ? 333 : -1;
+        c.options.log_forget = attn_input_dense(gates, 1, LENGTH, 1);
+        c.key[HUGE_KEY * D + 5] = mended ? 0x1p61f : c.key[5];
+        assert_int_equal(attn_forward_reference(&c.shape, &tensors, &c.options), ATTN_OK);
+        float *const exact = copied(c.output, LENGTH * D);
+        dense_forward(context, &c);
+        for (int n = 0; n < (mended ? HUGE_KEY : LENGTH) * D; n++)
+            assert_near(c.output[n], exact[n], 4e-6, "output", (size_t)n);
+        float *const before = copied(c.output, LENGTH * D);
+        tensors.statistics.received = received;
+        assert_ok(context, attn_forward(context, &c.shape, &tensors, &c.options));
+        assert_memory_equal(before, c.output, LENGTH * D * sizeof *before);
+        c.shape.Lq = c.shape.Lk = LESS;
+        dense_forward(context, &c);
+        assert_memory_equal(before, c.output, LESS * D * sizeof *before);
+        free(exact), free(before);
+        dense_destroy(&c);
+    }
+    free(gates), free(received);
+    attn_context_destroy(context);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +234,7 @@ int main(void)
         cmocka_unit_test(extreme_numbers_do_what_they_do_to_multiply_adds),
         cmocka_unit_test(the_smallest_queries_are_not_0_to_an_infinite_key),
         cmocka_unit_test(huge_by_tiny_is_as_exact_as_anything),
+        cmocka_unit_test(gates_leave_rows_exact_and_their_bits_to_them_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
