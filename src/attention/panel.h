@@ -31,7 +31,7 @@ struct attn_wide {
  * floats, and what is left of it to the last of its ATTN_GATE_KEYS; see forget.h. */
 struct attn_forgotten {
     float *high, *low, *rest; /* NULL: there are no gates */
-    int64_t sequence, h; /* whose they are; −1: nobody's yet */
+    int64_t sequence, h;      /* whose they are; −1: nobody's yet */
 };
 
 /* One head of one sequence, over which panels walk. */
