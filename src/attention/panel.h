@@ -7,6 +7,8 @@
 #include "attention/visibility.h"
 #include "kernel/table.h"
 
+enum { ATTN_PLACES_OF_BLOCKS = 64 };
+
 /* A block of keys and values in fp32 or in pairs, for tensors that are not fp32, or of
  * features of keys; see widen.h. */
 struct attn_wide {
@@ -19,12 +21,13 @@ struct attn_wide {
     bool any_special;
 
     /* Blocks of a head that stay where they are made ready, for whoever needs them next,
-     * or 1: each takes the place of the one before. */
+     * until one that is so many further on or back takes their place.  All that a group
+     * sees have places, or there is 1. */
     size_t blocks;
-    float *keys, *values; /* key and value of block 0 */
+    float *keys, *values; /* key and value of place 0 */
     size_t key_block, value_block;
-    const void *of_key, *of_value; /* the head */
-    uint64_t ready;                /* a bit for each block */
+    const void *of_key, *of_value;           /* the head */
+    int64_t block_at[ATTN_PLACES_OF_BLOCKS]; /* −1: none */
 };
 
 /* F of each key of a head: the sum of the logarithms of forget gates up to it, as two

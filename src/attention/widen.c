@@ -1,5 +1,6 @@
 /* Widens blocks of keys and values. */
 #include "attention/widen.h"
+#include "attention/forward.h"
 #include "attention/rows.h"
 #include "kernel/linear_table.h"
 #include "kernel/pair_table.h"
@@ -40,14 +41,38 @@ bool attn_pairs_pay(const struct attn_pair_kernels *pairs, const attn_shape *sha
  * a tenth to make again. */
 #define MOST_BYTES_KEPT ((size_t)16 << 20)
 
+static size_t blocks_of(int64_t keys)
+{
+    return (size_t)((keys + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS);
+}
+
+/* Of those that a group of panels may see: of a window few. */
+static size_t blocks_of_group(const struct attn_problem *problem,
+                              const struct attn_kernels *kernels)
+{
+    const attn_options *const options = problem->options;
+    const int64_t right = options->causal ? 0 : options->window_right;
+    const int64_t queries = ATTN_GROUP_PANELS * attn_panel_queries(kernels);
+    if (options->window_left < 0 || right < 0 || options->sink_keys > 0)
+        return blocks_of(problem->shape->Lk);
+    return blocks_of(
+        attn_least(problem->shape->Lk, options->window_left + right + queries +
+                                           ATTN_BLOCK_KEYS)); /* begun within a block */
+}
+
 static size_t blocks_kept(const struct attn_problem *problem,
+                          const struct attn_kernels *kernels,
                           const struct attn_pair_kernels *pairs, size_t floats)
 {
-    const size_t blocks =
-        ((size_t)problem->shape->Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
-    const bool stay = pairs && pairs->parts > 1 && blocks > 1 && blocks <= 64 &&
-                      blocks * floats * sizeof(float) <= MOST_BYTES_KEPT;
-    return stay ? blocks : 1;
+    if (!pairs || pairs->parts == 1 || problem->shape->Lk == 0)
+        return 1;
+    const size_t room = MOST_BYTES_KEPT / sizeof(float) / floats;
+    const size_t most = room < ATTN_PLACES_OF_BLOCKS ? room : ATTN_PLACES_OF_BLOCKS;
+    const size_t all = blocks_of(problem->shape->Lk);
+    const size_t of_group = blocks_of_group(problem, kernels);
+    if (problem->shape->H > problem->shape->Hk && all <= most)
+        return all;
+    return of_group <= most ? of_group : 1;
 }
 
 /* Lays the buffers out over scratch, which may be NULL; returns the floats they take. */
@@ -70,7 +95,8 @@ static size_t lay_out(struct attn_wide *wide, const struct attn_problem *problem
     };
     wide->key_block = keys * wide->key_stride;
     wide->value_block = of_values ? blocks * wide->value_stride : 0;
-    wide->blocks = blocks_kept(problem, pairs, wide->key_block + wide->value_block);
+    wide->blocks =
+        blocks_kept(problem, kernels, pairs, wide->key_block + wide->value_block);
     if (pairs || tensors->key.type != ATTN_F32 || attn_problem_is_linear(problem)) {
         wide->key = wide->keys = scratch;
         floats += wide->blocks * wide->key_block;
@@ -128,6 +154,14 @@ static void take_values(struct attn_walk *walk, int64_t first, int64_t end)
         walk->kernels->widen(wide->value, &rows);
 }
 
+static void take_head(struct attn_wide *wide, const struct attn_head *head)
+{
+    wide->of_key = head->key;
+    wide->of_value = head->value;
+    for (size_t n = 0; n < wide->blocks; n++)
+        wide->block_at[n] = -1;
+}
+
 /* All of block n, unless it is there. */
 static void take_block(struct attn_walk *walk, int64_t n)
 {
@@ -135,20 +169,21 @@ static void take_block(struct attn_walk *walk, int64_t n)
     const struct attn_head *const head = &walk->head;
     const int64_t first = n * ATTN_BLOCK_KEYS;
     const int64_t end = attn_least(first + ATTN_BLOCK_KEYS, walk->sequence.Lk);
+    const size_t place = (size_t)n % wide->blocks;
     if (wide->of_key != head->key || wide->of_value != head->value)
-        wide->ready = 0, wide->of_key = head->key, wide->of_value = head->value;
+        take_head(wide, head);
     wide->first = first;
-    wide->key = wide->keys + (size_t)n * wide->key_block;
+    wide->key = wide->keys + place * wide->key_block;
     wide->any_special = false;
     if (wide->values)
-        wide->value = wide->values + (size_t)n * wide->value_block;
-    if (wide->ready >> n & 1)
+        wide->value = wide->values + place * wide->value_block;
+    if (wide->block_at[place] == n)
         return;
     take_keys(walk, first, end);
     if (wide->values)
         take_values(walk, first, end);
-    if (!wide->any_special) /* of which there is one block's room */
-        wide->ready |= (uint64_t)1 << n;
+    /* Of what is special there is one block's room. */
+    wide->block_at[place] = wide->any_special ? -1 : n;
 }
 
 void attn_widen(struct attn_walk *walk, int64_t first, int64_t end)
