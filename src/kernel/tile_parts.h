@@ -118,7 +118,7 @@ INLINE void plan_values(const struct couple *before, struct tile_product values[
 /* To take a share of the weights beside each of so many steps of products, if any. */
 INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
                          const struct pipe *pipe, struct couple *now, size_t steps,
-                         struct column_notes *notes)
+                         struct column_notes *notes, const enum noting noting)
 {
     w->notes = notes;
     for (size_t i = 0; i < columns_of(now); i++) {
@@ -134,6 +134,8 @@ INLINE void plan_weights(struct weighing *w, struct weighing_start start[2],
             clear_pairs(c->weights, (c->end + 1) / 2, now->end_group * TILE_EDGE);
         }
         start[i] = start_of(c);
+        if (noting == NOTE_ROWS && !c->whole) /* any more */
+            shift_scores(&start[i], c);
         w->end += start[i].pairs;
     }
     w->share = steps > 0 ? (w->end << 8) / (4 * steps) : 0;
@@ -159,7 +161,8 @@ INLINE void go_on_with_parts(const struct pipe *pipe, struct couple *next,
     plan_values(before, values);
     const size_t chunks = to_score > 0 ? 2 * (next->end_group - next->first_group) : 1;
     plan_weights(&w, start, pipe, now,
-                 chunks * scores[0].steps + values[0].tiles * values[0].steps, notes);
+                 chunks * scores[0].steps + values[0].tiles * values[0].steps, notes,
+                 noting);
     if (to_score > 0)
         w.lines = lines_of_bias(&next->column[0], to_score);
     for (size_t chunk = 0, tile = 0, due = 0; chunk < chunks; chunk++) {
@@ -206,7 +209,7 @@ static enum noting noting_of(const struct pipe *pipe, const struct couple *now)
         const struct pipe_column *const c = &now->column[i];
         const struct column column = column_in_softmax(pipe, c);
         const enum distance distances = distance_sums_of(&column);
-        by_sums = by_sums && c->end % 2 == 0 && distances <= DISTANCE_BY_SUMS;
+        by_sums = by_sums && c->whole && distances <= DISTANCE_BY_SUMS;
     }
     return by_sums && !others ? NOTE_ROWS : NOTE_ALL;
 }

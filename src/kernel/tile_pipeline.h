@@ -27,7 +27,8 @@ struct pipe_column {
     size_t lane;
     size_t first_row, begin, end; /* of the block's first key, and see above */
     bool all_see;                 /* each lane sees all of these rows, by its position */
-    bool whole;                   /* which are all, and scores are as noted */
+    bool noted;                   /* scores are as noted, but where lanes do not see */
+    bool whole;                   /* all lanes see all rows, and scores are as noted */
     bool gated;                   /* which is after gates */
     float *scores, *weights;
     vf most[CHUNKS], zero; /* of the chunks' scores, as struct noted has them */
@@ -131,7 +132,8 @@ static void take_column(struct pipe_column *c, struct place *at)
         c->begin = c->first_row + seen.begin;
         c->end = c->first_row + seen.end;
         c->all_see = seen.begin == by_all.begin && seen.end == by_all.end;
-        c->whole = c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS && is_plain(block);
+        c->noted = is_plain(block);
+        c->whole = c->noted && c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS;
         c->gated = is_gated_first(block);
         clear_most(c);
         if (seen.begin < seen.end)

@@ -20,6 +20,7 @@ static __attribute__((noinline)) void mend_column(struct pipe_column *c)
     float *const scores = c->scores + c->begin * VF_LANES;
     mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen,
                 c->gated);
+    c->whole = false;
     clear_most(c);
     for (size_t row = c->begin, next; row < c->end; row = next) {
         next = (row / CHUNK_KEYS + 1) * CHUNK_KEYS;
@@ -109,44 +110,93 @@ INLINE void note_edges(struct pipe_column *c, size_t last_chunk)
         note_products(c, last, c->end);
 }
 
+/* −∞ in those of a chunk's rows and lanes that are not seen. */
+static void hide_in_chunk(struct pipe_column *c, size_t chunk)
+{
+    const struct attn_block *const block = &c->show->block;
+    const size_t begin = chunk * CHUNK_KEYS, end = begin + CHUNK_KEYS;
+    const vf hidden = vf_set1(-INFINITY);
+    vf most = hidden;
+    for (size_t row = begin; row < end; row++) {
+        float *const at = c->scores + row * VF_LANES;
+        vf score = hidden;
+        if (row >= c->begin && row < c->end)
+            score = vf_load(at);
+        if (!c->all_see)
+            score =
+                vf_select(seen_by_lanes(block, row - c->first_row, c->lane / VF_LANES),
+                          score, hidden);
+        vf_store(at, score);
+        most = vf_max(most, score);
+    }
+    c->most[chunk] = most;
+}
+
+/* What hide_strip does, where chunks are noted: in those alone that need it. */
+static void hide_edges(struct pipe_column *c)
+{
+    const struct segment all = seen_by_all_lanes(&c->show->block, c->lane / VF_LANES);
+    const size_t begin = c->first_row + all.begin, end = c->first_row + all.end;
+    for (size_t row = c->begin / CHUNK_KEYS * CHUNK_KEYS; row < c->end; row += CHUNK_KEYS)
+        if (row < begin || row + CHUNK_KEYS > end)
+            hide_in_chunk(c, row / CHUNK_KEYS);
+}
+
 /* Ends what the products began; returns the largest score. */
 INLINE vf finish_column(struct pipe_column *c, size_t last_chunk)
 {
     note_edges(c, last_chunk);
     if (vi_any(c->zero != 0.0f))
         mend_column(c);
-    if (c->whole)
+    if (c->noted && !c->whole)
+        hide_edges(c);
+    if (c->noted)
         return largest_of(c);
-    const vf largest = bend_column(c, largest_of(c));
-    for (size_t chunk = 0; chunk < CHUNKS; chunk++)
-        c->most[chunk] = largest; /* at least what it is */
-    if (c->begin % 2 == 1)        /* the other key of its pair */
+    if (c->begin % 2 == 1) /* the other key of its pair */
         vf_store(c->scores + (c->begin - 1) * VF_LANES, vf_set1(-INFINITY));
     if (c->end % 2 == 1)
         vf_store(c->scores + c->end * VF_LANES, vf_set1(-INFINITY));
+    const vf largest = bend_column(c, largest_of(c));
+    for (size_t chunk = 0; chunk < CHUNKS; chunk++)
+        c->most[chunk] = largest; /* at least what it is */
     return largest;
 }
 
 /* ---- What is kept of scores -----------------------------------------------------------
  */
 
-/* Looks for keys in those chunks alone that may have them. */
+/* The first of a chunk's rows in which the lane has that score, which is its largest. */
+INLINE size_t first_row_with(const float *scores, size_t lane, float largest)
+{
+    size_t first = 0;
+#pragma GCC unroll 16
+    for (size_t row = CHUNK_KEYS; row-- > 0;)
+        first = scores[row * VF_LANES + lane] >= largest ? row : first;
+    return first;
+}
+
+/* The more blocks there were the fewer lanes grow: each looks by itself in its chunk. */
 static void keep_largest_of(const struct column *column, const struct pipe_column *c,
                             vf largest)
 {
-    const unsigned grown = lanes_grown(column, largest);
-    vf first = (vf)vi_set1(0);
-    for (size_t chunk = CHUNKS; grown && chunk-- > 0;) {
-        if (!(grown & ~vf_lanes_greater(largest, c->most[chunk])))
-            continue;
-        const size_t begin = chunk * CHUNK_KEYS;
-        for (size_t row = begin + CHUNK_KEYS; row-- > begin;)
-            if (row >= c->begin && row < c->end)
-                first = vf_select_equal(vf_load(c->scores + row * VF_LANES), largest,
-                                        (vf)vi_set1((int32_t)row), first);
+    int64_t *const key = column->panel->largest_key + column->lane;
+    unsigned grown = lanes_grown(column, largest);
+    vf chunks = (vf)vi_set1(0);
+    if (!grown)
+        return;
+#pragma GCC unroll 8
+    for (size_t chunk = CHUNKS; chunk-- > 0;)
+        chunks =
+            vf_select_equal(c->most[chunk], largest, (vf)vi_set1((int32_t)chunk), chunks);
+    for (; grown; grown &= grown - 1) {
+        const size_t lane = (size_t)__builtin_ctz(grown);
+        const size_t chunk = (size_t)((vi)chunks)[lane];
+        const size_t row =
+            chunk * CHUNK_KEYS +
+            first_row_with(c->scores + chunk * CHUNK_FLOATS, lane, largest[lane]);
+        key[lane] = column->first_key + (int64_t)row - (int64_t)c->begin;
     }
-    if (grown)
-        keep_largest(column, largest, (vi)first, column->first_key - (int64_t)c->begin);
+    keep_largest_score(column, largest);
 }
 
 /* A function of its own, whose list is 8 KB of stack. */
@@ -173,8 +223,10 @@ static __attribute__((noinline)) void keep_top_of(const struct column *column,
 INLINE void keep_scores_of(const struct column *column, const struct pipe_column *c,
                            vf largest)
 {
-    if (column->sweep->largest)
+    if (column->sweep->largest && c->noted)
         keep_largest_of(column, c, largest);
+    else if (column->sweep->largest)
+        keep_largest(column, largest);
     if (column->sweep->top > 0)
         keep_top_of(column, c);
     if (column->sweep->places)

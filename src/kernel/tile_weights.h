@@ -12,8 +12,9 @@ enum {
     COLUMN_WEIGHTS = BLOCK_GROUPS * BF16_PARTS * TILE_FLOATS
 };
 
-/* What is kept of a column besides the sum of its weights: nothing, or entropy and, by
- * sums, distances, which stay in registers, or whatever is asked for. */
+/* What is kept of a column besides the sum of its weights: nothing; or entropy and, by
+ * sums, distances, which stay in registers, where no score is −∞; or whatever is asked
+ * for. */
 enum noting { NOTE_NOTHING, NOTE_ROWS, NOTE_ALL };
 
 struct column_notes {
@@ -103,6 +104,18 @@ INLINE struct weighing_start start_of(const struct pipe_column *c)
         .pairs = (c->end + 1) / 2 - first,
         .in_group = TILE_EDGE - first % TILE_EDGE,
     };
+}
+
+/* Takes the shift from scores of which some may be −∞, and leaves them finite. */
+static __attribute__((noinline)) void shift_scores(struct weighing_start *start,
+                                                   struct pipe_column *c)
+{
+    const vf least = vf_set1(2.0f * VF_EXP_FLOOR); /* whose weight is 0 */
+    for (size_t row = c->begin; row < c->end; row++) {
+        float *const at = c->scores + row * VF_LANES;
+        vf_store(at, vf_max(least, vf_load(at) - start->shift));
+    }
+    start->shift = vf_set1(0.0f);
 }
 
 INLINE void begin_column(struct weighing *w, const struct weighing_start *at)
@@ -237,8 +250,8 @@ INLINE void weigh_pair(struct weighing *w, const enum noting noting)
     const vf first_sum = w->sum + weight[0];
     w->sum = first_sum + weight[1];
     if (noting == NOTE_ROWS) {
-        w->entropy_sum = add_entropy(w->entropy_sum, weight[0], exponent[0]);
-        w->entropy_sum = add_entropy(w->entropy_sum, weight[1], exponent[1]);
+        w->entropy_sum = vf_fma(weight[0], exponent[0], w->entropy_sum);
+        w->entropy_sum = vf_fma(weight[1], exponent[1], w->entropy_sum);
         w->sum_of_sums = w->sum_of_sums + first_sum + w->sum;
     } else if (noting == NOTE_ALL) {
         note_pair(w->notes, exponent, weight, (const vf[]){first_sum, w->sum});
