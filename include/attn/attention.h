@@ -116,7 +116,9 @@ typedef struct attn_shape {
 
 /** How the elements of a tensor are stored.  Whatever the storage, all arithmetic is
  * fp32: elements are widened, exactly, as they are read, and rounded to nearest even as
- * they are written (NaN stays NaN; what is too large for binary16 becomes ∞). */
+ * they are written (NaN stays NaN; what is too large for binary16 becomes ∞).  A number
+ * below 2⁻¹²⁶, given or found on the way, may count as 0: so may a weight, and then an ∞
+ * that it meets makes NaN. */
 typedef enum attn_type {
     ATTN_F32,
     ATTN_F16, /* IEEE 754 binary16 */
