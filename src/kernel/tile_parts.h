@@ -21,6 +21,17 @@ INLINE size_t columns_of(const struct couple *c)
 /* ---- Products -------------------------------------------------------------------------
  */
 
+/* One step of those of a tile, the n-th; next may be NULL. */
+INLINE void multiply_step(const struct parts_of_step *step,
+                          const struct parts_of_step *next, ptrdiff_t distance, size_t n,
+                          const struct beside beside)
+{
+    if (n % 2 == 0)
+        add_two_parts_products(step, next, distance, false, beside);
+    else
+        add_two_parts_products(step, next, distance, true, beside);
+}
+
 /* One tile of the left operand by the right ones of both columns, which lie at some
  * distance from each other. */
 INLINE void multiply_both(const struct tile_product *p, size_t tile, ptrdiff_t distance,
@@ -32,15 +43,13 @@ INLINE void multiply_both(const struct tile_product *p, size_t tile, ptrdiff_t d
     tile_load(5, step.right + distance, step.right_row);
     tile_clear(0);
     tile_clear(1);
-    for (size_t n = 0; n < p->steps; n++) {
-        if (n + 1 < p->steps)
-            go_to_next(&next, p);
-        if (n % 2 == 0)
-            add_two_parts_products(&step, &next, distance, false, beside);
-        else
-            add_two_parts_products(&step, &next, distance, true, beside);
+    size_t n = 0;
+    for (; n + 1 < p->steps; n++) {
+        go_to_next(&next, p);
+        multiply_step(&step, &next, distance, n, beside);
         step = next;
     }
+    multiply_step(&step, NULL, distance, n, beside);
 }
 
 INLINE void multiply_one(const struct tile_product *p, size_t tile,

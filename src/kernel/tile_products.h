@@ -171,7 +171,8 @@ INLINE void add_left(const size_t sum, const bool third, const bool large)
  * share goes after every three products.  Left tiles come from the second cache: they are
  * loaded a product and a share before they are wanted, into tiles 2 and 3 by turns, so
  * that steps are `odd` by turns.  Tiles 4 and 5, and 2 or, if odd, 3, have what the step
- * begins with, and are left with what the next one does. */
+ * begins with, and are left with what the next one does, if there is one: next may be
+ * NULL. */
 INLINE void add_two_parts_products(const struct parts_of_step *p,
                                    const struct parts_of_step *next, ptrdiff_t distance,
                                    const bool odd, const struct beside beside)
@@ -190,7 +191,8 @@ INLINE void add_two_parts_products(const struct parts_of_step *p,
     add_left(1, !odd, true);
     add_left(0, !odd, false);
     add_left(1, !odd, false);
-    load_left(!odd, next->left + 2 * p->left_part, left_row);
+    if (next)
+        load_left(!odd, next->left + 2 * p->left_part, left_row);
     go_beside(beside);
     add_left(0, odd, false);
     add_left(1, odd, false);
@@ -201,8 +203,10 @@ INLINE void add_two_parts_products(const struct parts_of_step *p,
     add_left(1, odd, false);
     add_left(0, odd, true);
     add_left(1, odd, true);
-    tile_load(4, next->right, right_row);
-    tile_load(5, next->right + distance, right_row);
+    if (next) {
+        tile_load(4, next->right, right_row);
+        tile_load(5, next->right + distance, right_row);
+    }
     go_beside(beside);
 }
 

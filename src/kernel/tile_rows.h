@@ -5,6 +5,7 @@
 #define ATTN_KERNEL_TILE_ROWS_H
 
 #include "kernel/bf16x3.h"
+#include "kernel/call_lines.h"
 #include "kernel/pair_rows.h"
 #include "kernel/tile_products.h"
 #include "kernel/transpose.h"
@@ -71,6 +72,15 @@ static bool turn_values(float *to, float *special, const struct attn_matrix *fro
     return true;
 }
 
+/* Calls 16 elements or more of a row to come into the second cache, if they lie side by
+ * side; the row may be beyond the last. */
+INLINE void call_row(const struct attn_matrix *from, size_t row, size_t n,
+                     const attn_type type)
+{
+    const ptrdiff_t at = (ptrdiff_t)row * from->row_stride + (ptrdiff_t)n;
+    call_line((uintptr_t)from->x + (uintptr_t)at * (type == ATTN_F32 ? 4 : 2));
+}
+
 /* ---- Values of three parts -----------------------------------------------------------
  */
 
@@ -106,6 +116,7 @@ INLINE vi turn_parts(float *to, const struct attn_matrix *from, size_t row, size
         vf x[2] = {{0}, {0}};
         for (size_t k = 0; k < 2; k++) {
             const size_t at = row + 2 * i + k;
+            call_row(from, at + TILE_STEP, n, type);
             if (whole)
                 x[k] = vf_load_as(x0 + (ptrdiff_t)at * from->row_stride * bytes, type);
             else if (at < from->rows)
@@ -174,6 +185,8 @@ INLINE void split_keys_of(float *to, const struct attn_matrix *from, const attn_
     const struct attn_matrix rows = *from;
     for (size_t row = 0; row < rows.rows; row++)
         for (size_t n = 0; n < rows.size; n += TILE_STEP) {
+            call_row(&rows, row + TILE_EDGE, n, type);
+            call_row(&rows, row + TILE_EDGE, n + VF_LANES, type);
             store_parts(to, VF_LANES, load_moderate(&rows, row, n, 1.0f, type),
                         load_moderate(&rows, row, n + VF_LANES, 1.0f, type));
             to += BF16_PARTS * VF_LANES;
@@ -199,6 +212,8 @@ INLINE void load_query_parts_of(float *to, size_t width, const struct attn_matri
             vf x[TILE_EDGE], y[TILE_EDGE];
 #pragma GCC unroll 16
             for (size_t i = 0; i < TILE_EDGE; i++) {
+                call_row(from, row + TILE_EDGE + i, n, type);
+                call_row(from, row + TILE_EDGE + i, n + VF_LANES, type);
                 x[i] = load_moderate(from, row + i, n, scale, type);
                 y[i] = load_moderate(from, row + i, n + VF_LANES, scale, type);
             }
