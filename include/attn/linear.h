@@ -51,8 +51,10 @@ typedef struct attn_linear_options {
  *
  * A query that sees no key, or whose features and those of all its keys are orthogonal
  * (the denominator is 0), gets output 0.  What a query cannot see is never read into its
- * row.  A sequence has the same bits whatever else is in the batch, and for any number of
- * threads.  Memory of the context: a few hundred rows and D · Dv floats a thread.
+ * row; a NaN or ∞ in the value of a key that it sees, but with which its product is 0,
+ * may reach it or not.  A sequence has the same bits whatever else is in the batch, and
+ * for any number of threads.  Memory of the context: a few hundred rows and D · Dv floats
+ * a thread.
  *
  * @param linear  NULL for chunked, no state, and elu + 1 or the feature of a score of
  *                ATTN_SCORE_LINEAR.
@@ -68,8 +70,7 @@ ATTN_API ATTN_CHECKED attn_status attn_linear_forward(attn_context *context,
 /**
  * Gradients of query, key and value (those of bias and sinks are to be NULL), from what
  * attn_linear_forward was given and wrote (lse and statistics are not consulted); a state
- * is refused.  Takes sums of the longest
- * sequence's keys and queries as scratch.
+ * is refused.  Takes sums of the longest sequence's keys and queries as scratch.
  */
 ATTN_API ATTN_CHECKED attn_status attn_linear_backward(attn_context *context,
                                                        const attn_shape *shape,
