@@ -8,6 +8,7 @@
 #ifndef ATTN_KERNEL_TILE_PIPELINE_H
 #define ATTN_KERNEL_TILE_PIPELINE_H
 
+#include "kernel/keep_bits.h"
 #include "kernel/tiles.h"
 #include <assert.h>
 
@@ -30,8 +31,10 @@ struct pipe_column {
     bool noted;                   /* scores are as noted, but where lanes do not see */
     bool whole;                   /* all lanes see all rows, and scores are as noted */
     bool gated;                   /* which is after gates */
+    bool hides;                   /* which is but for keys that lanes do not keep */
     float *scores, *weights;
-    vf most[CHUNKS], zero; /* of the chunks' scores, as struct noted has them */
+    vf most[CHUNKS], zero;          /* of the chunks' scores, as struct noted has them */
+    uint16_t kept[ATTN_BLOCK_KEYS]; /* if it hides: the lanes that do, a bit each */
 };
 
 /* Results are flushed all the way, but where sums are rescaled. */
@@ -48,6 +51,29 @@ INLINE void clear_most(struct pipe_column *c)
     c->zero = vf_set1(0.0f);
 }
 
+/* Hides a score where keep does, and notes it. */
+INLINE void note_kept(struct noted *noted, const size_t chain, float *at, unsigned kept)
+{
+    const vf score = vf_load(at);
+    const vf left = vf_select_lanes(kept, score, vf_set1(-INFINITY));
+    vf_store(at, left);
+    noted->most[chain] = vf_max(noted->most[chain], left);
+    noted->zero = vf_fma(score, vf_set1(0.0f), noted->zero);
+}
+
+INLINE void note_kept_rows(struct noted *noted, const struct pipe_column *c, size_t begin,
+                           size_t end)
+{
+    size_t row = begin;
+#pragma GCC unroll 4
+    for (; row + MOST_CHAINS <= end; row += MOST_CHAINS)
+#pragma GCC unroll 4
+        for (size_t i = 0; i < MOST_CHAINS; i++)
+            note_kept(noted, i, c->scores + (row + i) * VF_LANES, c->kept[row + i]);
+    for (; row < end; row++)
+        note_kept(noted, 0, c->scores + row * VF_LANES, c->kept[row]);
+}
+
 /* Scales scores of one chunk and notes them. */
 INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end, float factor,
                       const size_t parts)
@@ -55,8 +81,11 @@ INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end, float fac
     struct noted noted;
     vf *const most = &c->most[begin / CHUNK_KEYS];
     clear_noted(&noted);
-    note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, factor,
-                parts);
+    if (parts > 1 && c->hides)
+        note_kept_rows(&noted, c, begin, end);
+    else
+        note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, factor,
+                    parts);
     *most = vf_max(*most, most_of_all(&noted));
     if (parts > 1)
         c->zero += noted.zero;
@@ -105,11 +134,10 @@ struct place {
     size_t count, show, v;
 };
 
-/* Whether scores are those wanted as they are multiplied, but for gates. */
+/* Whether scores are those wanted as they are multiplied, but for gates and keep. */
 INLINE bool is_plain(const struct attn_block *block)
 {
-    return block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->keep &&
-           !block->bias.x;
+    return block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->bias.x;
 }
 
 /* Whether what gates take comes next after products. */
@@ -132,12 +160,15 @@ static void take_column(struct pipe_column *c, struct place *at)
         c->begin = c->first_row + seen.begin;
         c->end = c->first_row + seen.end;
         c->all_see = seen.begin == by_all.begin && seen.end == by_all.end;
-        c->noted = is_plain(block);
+        c->hides = block->keep && is_plain(block) && !block->forget_high;
+        c->noted = is_plain(block) && (c->hides || !block->keep);
         c->whole = c->noted && c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS;
         c->gated = is_gated_first(block);
         clear_most(c);
         if (seen.begin < seen.end)
             c->show = show;
+        if (c->show && c->hides)
+            read_keep(c->kept + c->first_row, show->panel, block, c->lane);
         if (++at->v == show->panel->vectors)
             at->show++, at->v = 0;
     }

@@ -46,7 +46,7 @@ static vf bend_column(const struct pipe_column *c, vf largest)
         largest = forget_strip(&strip, panel, block);
     if (block->bias.x)
         largest = add_bias_to_strip(&strip, block);
-    if (block->keep) {
+    if (block->keep && !c->hides) {
         struct keep_view view;
         view_keep(&view, panel, block);
         largest = hide_strip_by_keep(&strip, panel, block, &view);
