@@ -113,6 +113,12 @@ static size_t run_end(const struct attn_recur *r, size_t step)
     return step;
 }
 
+size_t attn_recur_run_rows(const struct attn_recur *r, size_t usual)
+{
+    const size_t most = r->sequences > usual ? r->sequences : usual;
+    return r->tokens < most ? r->tokens : most;
+}
+
 struct attn_recur_rows attn_recur_rows(const struct attn_recur *r, size_t step,
                                        size_t kept_first)
 {
@@ -330,23 +336,18 @@ static bool recurrence_fits(attn_tape *tape, const struct attn_recur *r,
                            r->x->extent[0]);
 }
 
-static size_t rows_of_run(const struct attn_recur *r)
-{
-    const size_t most = r->sequences > RUN_ROWS ? r->sequences : RUN_ROWS;
-    return r->tokens < most ? r->tokens : most;
-}
-
 static bool lay_out(attn_tape *tape, struct attn_recur *r, bool gives_memory)
 {
     const bool is_gru = r->cell == ATTN_CELL_GRU, is_lstm = r->cell == ATTN_CELL_LSTM;
     const size_t row = r->width * sizeof(float);
     /* All rows for backward, else those of a run. */
-    const size_t kept = attn_tape_training(tape) ? r->tokens : rows_of_run(r);
+    const size_t run = attn_recur_run_rows(r, RUN_ROWS);
+    const size_t kept = attn_tape_training(tape) ? r->tokens : run;
     const size_t states = (r->sequences + kept) * row;
     const int64_t columns = (int64_t)r->width * (is_lstm && gives_memory ? 2 : 1);
     r->y = attn_tape_tensor(tape, 2, (const int64_t[]){(int64_t)r->tokens, columns});
     if (!r->keeps_order)
-        r->input = attn_tape_allocate(tape, rows_of_run(r) * r->in * sizeof(float));
+        r->input = attn_tape_allocate(tape, run * r->in * sizeof(float));
     r->gate = attn_tape_allocate(tape, kept * r->gates * row);
     r->states = attn_tape_allocate(tape, states);
     r->candidate = is_gru && attn_tape_training(tape)

@@ -42,6 +42,9 @@ void attn_recur_give_rows(attn_tape *tape, float *to, const float *from,
 const float *attn_recur_take_input(const struct attn_recur *r, float *to, size_t first,
                                    size_t rows);
 
+/* The most rows of a run that takes `usual` ones if more than one step does. */
+size_t attn_recur_run_rows(const struct attn_recur *r, size_t usual);
+
 /* Where the states before a step and its own lie among those that are kept: from row
  * kept_first on, after the states before it, which are in front. */
 struct attn_recur_rows {

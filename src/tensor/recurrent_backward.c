@@ -24,8 +24,7 @@ struct ways_back {
     float *recurrent_bias; /* and of `recurrent` */
     float *input;          /* [tokens][in], or NULL where x wants none */
     bool input_adds;       /* to what is there */
-    float *input_run;      /* [rows of a run][in] on the way there, or NULL: in order */
-    float *x_run;          /* likewise on the way from x */
+    float *input_run;      /* [rows of a run][in] on the way there and from x, or NULL */
     float *in_weight, *state_weight; /* like the weights; NULL likewise */
     bool in_weight_adds, state_weight_adds;
     struct attn_packed in_panels, state_panels;
@@ -143,7 +142,7 @@ static void input_back(attn_tape *tape, const struct attn_recur *r,
                        const struct ways_back *back, size_t first, size_t rows)
 {
     const size_t out = r->gates * r->width;
-    const bool turns = back->input_run;
+    const bool turns = !r->keeps_order;
     attn_tape_rows(tape)->multiply(&(struct attn_panel_product){
         .y = turns ? back->input_run : back->input + first * r->in,
         .x = r->gate + first * out,
@@ -174,7 +173,7 @@ static void run_steps_back(attn_tape *tape, const struct attn_recur *r,
             tape, &(struct attn_weight_gradient){
                       .to = back->in_weight,
                       .dy = gates,
-                      .x = attn_recur_take_input(r, back->x_run, first, rows),
+                      .x = attn_recur_take_input(r, back->input_run, first, rows),
                       .rows = rows,
                       .out = out,
                       .in = r->in,
@@ -257,25 +256,20 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
 {
     const struct attn_recur *const r = arguments;
     const size_t out = r->gates * r->width;
-    const size_t run = r->sequences > RUN_ROWS ? r->sequences : RUN_ROWS;
+    const size_t run = attn_recur_run_rows(r, RUN_ROWS);
     const size_t states = (r->sequences + run) * r->width;
     const bool is_gru = r->cell == ATTN_CELL_GRU, has_bias = r->weights.has_bias;
-    bool add;
-    float *const x = attn_tape_gradient(tape, r->x, &add);
-    const bool turns = x && !r->keeps_order; /* x's rows come in another order */
     struct ways_back back = {
         .states = attn_tape_borrow(tape, states),
         .memories = r->memories ? attn_tape_borrow(tape, states) : NULL,
         .bias = has_bias ? borrow_zeros(tape, out) : NULL,
         .recurrent_bias = has_bias && is_gru ? borrow_zeros(tape, out) : NULL,
         .recurrent = is_gru ? attn_tape_borrow(tape, run * out) : NULL,
-        .input = x,
-        .input_adds = add,
-        .input_run = turns ? attn_tape_borrow(tape, run * r->in) : NULL,
-        .x_run = r->keeps_order ? NULL : attn_tape_borrow(tape, run * r->in),
+        .input_run = r->keeps_order ? NULL : attn_tape_borrow(tape, run * r->in),
         .state_panels = attn_recur_pack(tape, r->weights.state, out, r->width, false),
     };
-    if (x)
+    back.input = attn_tape_gradient(tape, r->x, &back.input_adds);
+    if (back.input)
         back.in_panels = attn_recur_pack(tape, r->weights.in, out, r->in, false);
     take_weights(tape, r, &back);
     if (attn_tape_status(tape) != ATTN_OK)
@@ -284,7 +278,6 @@ void attn_recur_backward(attn_tape *tape, void *arguments)
     attn_panels_return(tape, &back.state_panels);
     attn_panels_return(tape, &back.in_panels);
     attn_tape_return(tape, back.input_run);
-    attn_tape_return(tape, back.x_run);
     if (has_bias)
         biases_back(tape, r, &back);
     before_back(tape, r, r->state, back.states);
