@@ -22,9 +22,14 @@ enum { ADD_KEYS = 16 };
 enum { MOST_LANES = VF_BYTES / 4 };
 
 /* A bias of −∞ hides even a score of NaN. */
+INLINE vf with_bias(vf score, vf bias)
+{
+    return vf_select_equal(bias, vf_set1(-INFINITY), bias, score + bias);
+}
+
 INLINE void add_to_score(float *score, vf bias, vf *largest)
 {
-    const vf sum = vf_select_equal(bias, vf_set1(-INFINITY), bias, vf_load(score) + bias);
+    const vf sum = with_bias(vf_load(score), bias);
     vf_store(score, sum);
     *largest = vf_max(*largest, sum);
 }

@@ -31,6 +31,7 @@ struct pipe_column {
     bool noted;                   /* scores are as noted, but where lanes do not see */
     bool whole;                   /* all lanes see all rows, and scores are as noted */
     bool gated;                   /* which is after gates */
+    bool biased;                  /* after a bias */
     bool hides;                   /* which is but for keys that lanes do not keep */
     float *scores, *weights;
     vf most[CHUNKS], zero;          /* of the chunks' scores, as struct noted has them */
@@ -146,6 +147,15 @@ INLINE bool is_gated_first(const struct attn_block *block)
     return block->forget_high && block->softcap == 0.0f && block->alibi_slope == 0.0f;
 }
 
+/* Whether a bias does, whose rows are read as they lie. */
+INLINE bool is_biased_first(const struct attn_block *block, size_t lane)
+{
+    const struct attn_matrix *const bias = &block->bias;
+    return bias->x && bias->type == ATTN_F32 && bias->element_stride == 1 &&
+           bias->row_stride != 0 && lane + VF_LANES <= bias->rows &&
+           block->softcap == 0.0f && block->alibi_slope == 0.0f && !block->forget_high;
+}
+
 /* The next one whose lanes see any key, or none. */
 static void take_column(struct pipe_column *c, struct place *at)
 {
@@ -161,7 +171,9 @@ static void take_column(struct pipe_column *c, struct place *at)
         c->end = c->first_row + seen.end;
         c->all_see = seen.begin == by_all.begin && seen.end == by_all.end;
         c->hides = block->keep && is_plain(block) && !block->forget_high;
-        c->noted = is_plain(block) && (c->hides || !block->keep);
+        c->biased = is_biased_first(block, c->lane);
+        c->noted =
+            c->biased ? !block->keep : is_plain(block) && (c->hides || !block->keep);
         c->whole = c->noted && c->all_see && c->end - c->begin == ATTN_BLOCK_KEYS;
         c->gated = is_gated_first(block);
         clear_most(c);

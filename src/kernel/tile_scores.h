@@ -19,7 +19,7 @@ static __attribute__((noinline)) void mend_column(struct pipe_column *c)
     const struct segment seen = seen_by_column(c);
     float *const scores = c->scores + c->begin * VF_LANES;
     mend_scores(scores, VF_LANES, c->show->panel, &c->show->block, c->lane, &seen,
-                c->gated);
+                c->gated, c->biased);
     c->whole = false;
     clear_most(c);
     for (size_t row = c->begin, next; row < c->end; row = next) {
@@ -44,7 +44,7 @@ static vf bend_column(const struct pipe_column *c, vf largest)
         lean_strip(&strip, panel, block);
     if (block->forget_high && !c->gated)
         largest = forget_strip(&strip, panel, block);
-    if (block->bias.x)
+    if (block->bias.x && !c->biased)
         largest = add_bias_to_strip(&strip, block);
     if (block->keep && !c->hides) {
         struct keep_view view;
@@ -72,9 +72,54 @@ static __attribute__((noinline)) void note_gated_rows(struct pipe_column *c, siz
     c->zero += noted.zero;
 }
 
+/* Four keys of 16 rows, turned: 16 loads and half the permutations that a square takes.
+ */
+INLINE void load_four_keys(vf x[4], const float *bias, ptrdiff_t stride)
+{
+#pragma GCC unroll 4
+    for (ptrdiff_t i = 0; i < 4; i++)
+        x[i] = vf_load_fours(bias + i * stride, bias + (4 + i) * stride,
+                             bias + (8 + i) * stride, bias + (12 + i) * stride);
+    transpose_within_128(x);
+}
+
+INLINE void note_biased(struct noted *noted, const size_t chain, float *at, vf bias)
+{
+    noted->zero = vf_fma(vf_load(at), vf_set1(0.0f), noted->zero);
+    add_to_score(at, bias, &noted->most[chain]);
+}
+
+/* Adds a bias to rows of one chunk. */
+static __attribute__((noinline)) void note_biased_rows(struct pipe_column *c,
+                                                       size_t begin, size_t end)
+{
+    const struct attn_matrix *const bias = &c->show->block.bias;
+    const struct attn_matrix turned = turned_matrix(bias);
+    const ptrdiff_t stride = bias->row_stride;
+    const float *const x = (const float *)bias->x + (ptrdiff_t)c->lane * stride;
+    vf *const most = &c->most[begin / CHUNK_KEYS];
+    struct noted noted;
+    clear_noted(&noted);
+    size_t row = begin;
+    for (; row + 4 <= end; row += 4) {
+        vf of_keys[4];
+        load_four_keys(of_keys, x + (row - c->first_row), stride);
+#pragma GCC unroll 4
+        for (size_t i = 0; i < 4; i++)
+            note_biased(&noted, i, c->scores + (row + i) * VF_LANES, of_keys[i]);
+    }
+    for (; row < end; row++)
+        note_biased(&noted, 0, c->scores + row * VF_LANES,
+                    load_elements(&turned, row - c->first_row, c->lane, ATTN_F32));
+    *most = vf_max(*most, most_of_all(&noted));
+    c->zero += noted.zero;
+}
+
 INLINE void note_products(struct pipe_column *c, size_t begin, size_t end)
 {
-    if (c->gated)
+    if (c->biased)
+        note_biased_rows(c, begin, end);
+    else if (c->gated)
         note_gated_rows(c, begin, end);
     else
         note_rows(c, begin, end, 1.0f, BF16_PARTS);

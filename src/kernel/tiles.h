@@ -124,16 +124,18 @@ INLINE struct attn_matrix part_of(const struct attn_matrix *m, size_t row, size_
 }
 
 /* Scores [key][row] of a vector of lanes again, from the numbers as they are, where they
- * are not finite: a chain of multiply-adds each, and with `gated` what gates take.  The
- * smallest query times an infinite key is no NaN, so nothing is flushed. */
+ * are not finite: a chain of multiply-adds each, and with `gated` what gates take, or
+ * with `biased` a bias of fp32.  The smallest query times an infinite key is no NaN, so
+ * nothing is flushed. */
 static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
                                                   const struct attn_panel *panel,
                                                   const struct attn_block *block,
                                                   size_t lane, const struct segment *seen,
-                                                  bool gated)
+                                                  bool gated, bool biased)
 {
     float queries[TILE_FLOATS], sums[ATTN_BLOCK_KEYS * VF_BYTES / 4];
     const struct attn_matrix *const rows = &panel->rows;
+    const struct attn_matrix bias = turned_matrix(&block->bias);
     const unsigned flushing = vf_flush_pause();
     memset(sums, 0, sizeof sums);
     for (size_t n = 0; n < panel->D; n += VF_LANES) {
@@ -154,6 +156,8 @@ static __attribute__((noinline)) void mend_scores(float *scores, size_t row,
         vf sum = vf_load(sums + key * VF_LANES);
         if (gated)
             sum += gates_of_key(key, panel, block, lane / VF_LANES);
+        if (biased)
+            sum = with_bias(sum, load_elements(&bias, key, lane, ATTN_F32));
         vf_store(at, vf_select(zero == 0.0f, score, sum));
     }
     vf_flush_end(flushing);
@@ -168,7 +172,7 @@ INLINE vf finish_scores(float *scores, size_t row, const struct attn_panel *pane
     clear_noted(&noted);
     note_scores(&noted, scores, row, seen->end - seen->begin, factor, parts);
     if (parts > 1 && vi_any(noted.zero != 0.0f)) {
-        mend_scores(scores, row, panel, block, seen->first_vector * VF_LANES, seen,
+        mend_scores(scores, row, panel, block, seen->first_vector * VF_LANES, seen, false,
                     false);
         clear_noted(&noted);
         note_scores(&noted, scores, row, seen->end - seen->begin, 1.0f, parts);
