@@ -109,11 +109,11 @@ void attn_score_block(const struct attn_walk *walk, float *scores,
         walk->kernels->score(scores, panel, block);
 }
 
-/* Kernels that multiply fp32 call lines themselves; for others this is one of so many
- * steps of a group. */
+/* Kernels that multiply fp32 call lines themselves, and those that blocks stay for; for
+ * others this is one of so many steps of a group. */
 static void call_ahead(struct attn_group *group, size_t step)
 {
-    if (group->walk.calls && group->walk.pairs)
+    if (group->walk.calls && group->walk.pairs && group->walk.wide.blocks == 1)
         attn_call_part(group->walk.calls, 2 * group->count - step);
 }
 
@@ -134,6 +134,19 @@ static bool show_block(struct attn_group *group, size_t p, struct attn_key_range
     block->opens = group->empty[p];
     group->empty[p] = false;
     return true;
+}
+
+/* What is split of the next block comes near meanwhile.  Of a layout it may be none of
+ * the panels', and gained nothing. */
+static void call_block(struct attn_group *group, int64_t next, int64_t end_key)
+{
+    struct attn_walk *const walk = &group->walk;
+    if (walk->wide.blocks == 1)
+        return;
+    group->calls.first = group->calls.end = 0;
+    walk->calls = &group->calls;
+    if (next < end_key && !walk->head.blocks)
+        attn_wide_list(&group->calls, walk, next);
 }
 
 /* Without a sink. */
@@ -390,6 +403,7 @@ void attn_forward_attend(struct attn_group *group, const struct attn_forward *fo
             continue;
         attn_widen(&group->walk, key > first_key ? key : first_key,
                    attn_least(keys.end, end_key));
+        call_block(group, attn_next_block(&group->walk, first_query, key), end_key);
         attend_block(group, forward, &sweep, keys);
     }
     drain(group, &sweep);

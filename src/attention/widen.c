@@ -203,3 +203,23 @@ void attn_widen(struct attn_walk *walk, int64_t first, int64_t end)
     if (walk->wide.value)
         take_values(walk, first, end);
 }
+
+void attn_wide_list(struct attn_calls *calls, const struct attn_walk *walk, int64_t first)
+{
+    const struct attn_wide *const wide = &walk->wide;
+    const int64_t n = first / ATTN_BLOCK_KEYS;
+    const size_t place = (size_t)n % wide->blocks, of_line = ATTN_LINE_BYTES / 4;
+    calls->first = calls->end = 0;
+    if (wide->blocks == 1 || wide->block_at[place] != n)
+        return;
+    calls->runs[calls->end++] = (struct attn_lines){
+        .first = (uintptr_t)(wide->keys + place * wide->key_block),
+        .stride = ATTN_LINE_BYTES,
+        .count = ATTN_BLOCK_KEYS * wide->key_stride / of_line,
+    };
+    calls->runs[calls->end++] = (struct attn_lines){
+        .first = (uintptr_t)(wide->values + place * wide->value_block),
+        .stride = ATTN_LINE_BYTES,
+        .count = wide->value_block / of_line,
+    };
+}

@@ -169,11 +169,13 @@ INLINE void go_on_with_parts(const struct pipe *pipe, struct couple *next,
     plan_scores(next, scores);
     plan_values(before, values);
     const size_t chunks = to_score > 0 ? 2 * (next->end_group - next->first_group) : 1;
-    plan_weights(&w, start, pipe, now,
-                 chunks * scores[0].steps + values[0].tiles * values[0].steps, notes,
-                 noting);
-    if (to_score > 0)
+    const size_t steps = chunks * scores[0].steps + values[0].tiles * values[0].steps;
+    plan_weights(&w, start, pipe, now, steps, notes, noting);
+    if (to_score > 0) {
         w.lines = lines_of_bias(&next->column[0], to_score);
+        take_lines(next->column[0].show->block.calls, LINES_OF_SHARE * 4 * steps,
+                   &w.ahead);
+    }
     for (size_t chunk = 0, tile = 0, due = 0; chunk < chunks; chunk++) {
         if (to_score > 0)
             score_chunk_of(scores, to_score, chunk, beside);

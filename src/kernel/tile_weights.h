@@ -81,6 +81,7 @@ struct weighing {
     const struct weighing_start *at;
     struct column_notes *notes; /* the column's, or NULL */
     struct bias_lines lines;    /* that are called meanwhile */
+    struct attn_lines ahead;    /* likewise, of the next block */
 };
 
 static void clear_pairs(float *weights, size_t begin, size_t end)
@@ -263,12 +264,19 @@ INLINE void weigh_pair(struct weighing *w, const enum noting noting)
         go_past_stop(w, noting);
 }
 
+enum { LINES_OF_SHARE = 3 }; /* of the next block */
+
 /* A share of what is left, after which products go on. */
 INLINE void weigh_share(struct weighing *w, const enum noting noting)
 {
     w->due += w->share;
     for (size_t i = 0; w->lines.rows > 0 && i < 2; i++)
         call_next_line(&w->lines);
+    for (size_t i = 0; w->ahead.count > 0 && i < LINES_OF_SHARE; i++) {
+        call_line(w->ahead.first);
+        w->ahead.first += (uintptr_t)w->ahead.stride;
+        w->ahead.count--;
+    }
     while (w->pair < w->due >> 8)
         weigh_pair(w, noting);
 }
