@@ -244,6 +244,51 @@ static void keep_largest_of(const struct column *column, const struct pipe_colum
     keep_largest_score(column, largest);
 }
 
+/* Less than the fourth largest score of each lane in the block: four groups of chunks
+ * have one that is more, if all scores are finite. */
+INLINE vf below_fourth(const struct pipe_column *c)
+{
+    vf fourth = vf_set1(INFINITY);
+    for (size_t chunk = 0; chunk < CHUNKS; chunk += CHUNKS / 4) {
+        vf most = c->most[chunk];
+        for (size_t n = 1; n < CHUNKS / 4; n++)
+            most = vf_max(most, c->most[chunk + n]);
+        fourth = vf_where_greater(fourth, most, most, fourth);
+    }
+    const vf less = vf_max(vf_abs(fourth) * 0x1p-20f, vf_set1(0x1p-126f));
+    return fourth - less;
+}
+
+/* In memory, from where one is spread on its way: as constants each takes the unit that
+ * compares. */
+static const uint32_t bit[TILE_STEP] = {
+    1u << 0,  1u << 1,  1u << 2,  1u << 3,  1u << 4,  1u << 5,  1u << 6,  1u << 7,
+    1u << 8,  1u << 9,  1u << 10, 1u << 11, 1u << 12, 1u << 13, 1u << 14, 1u << 15,
+    1u << 16, 1u << 17, 1u << 18, 1u << 19, 1u << 20, 1u << 21, 1u << 22, 1u << 23,
+    1u << 24, 1u << 25, 1u << 26, 1u << 27, 1u << 28, 1u << 29, 1u << 30, 1u << 31,
+};
+
+/* Those of 32 rows, of which the n-th is bit n, that have more than that in some lane. */
+INLINE uint64_t rows_with_more(const float *scores, vf least)
+{
+    vi rows = vi_set1(0);
+#pragma GCC unroll 4
+    for (size_t n = 0; n < TILE_STEP; n++)
+        rows = vi_or_where_greater(vf_load(scores + n * VF_LANES), least, rows,
+                                   (int32_t)bit[n]);
+    return (uint32_t)vi_or_of_lanes(rows);
+}
+
+/* Rows of a word that lie from begin on and before end. */
+INLINE uint64_t rows_between(uint64_t rows, size_t first, size_t begin, size_t end)
+{
+    if (begin > first)
+        rows = begin - first < 64 ? rows & UINT64_MAX << (begin - first) : 0;
+    if (end < first + 64)
+        rows = end > first ? rows & UINT64_MAX >> (64 - (end - first)) : 0;
+    return rows;
+}
+
 /* A function of its own, whose list is 8 KB of stack. */
 static __attribute__((noinline)) void keep_top_of(const struct column *column,
                                                   const struct pipe_column *c)
@@ -251,16 +296,22 @@ static __attribute__((noinline)) void keep_top_of(const struct column *column,
     struct top_column top = top_column_of(column);
     top.first_key -= (int64_t)c->begin; /* the list counts rows */
     struct top_list list;
-    list.least = vf_load(top_least(&top));
+    vf least = vf_load(top_least(&top));
+    if (c->noted && top.top <= 4 && !vi_any(c->zero != 0.0f))
+        least = vf_max(below_fourth(c), least);
     size_t count = 0;
-    for (size_t chunk = 0; chunk < CHUNKS; chunk++) {
-        const size_t begin = chunk * CHUNK_KEYS, end = begin + CHUNK_KEYS;
-        if (!vf_lanes_greater(c->most[chunk], list.least))
-            continue;
-        for (size_t row = c->begin > begin ? c->begin : begin; row < end && row < c->end;
-             row++)
-            count = top_note(&list, count, row, vf_load(c->scores + row * VF_LANES));
+    for (size_t first = 0; first < ATTN_BLOCK_KEYS; first += 64) {
+        const float *const scores = c->scores + first * VF_LANES;
+        uint64_t rows = rows_with_more(scores, least) |
+                        rows_with_more(scores + TILE_STEP * VF_LANES, least) << TILE_STEP;
+        rows = rows_between(rows, first, c->begin, c->end);
+        for (; rows; rows &= rows - 1) {
+            const size_t row = first + (size_t)__builtin_ctzll(rows);
+            list.key[count] = (uint8_t)row;
+            list.score[count++] = vf_load(c->scores + row * VF_LANES);
+        }
     }
+    list.least = least;
     list.count = count;
     keep_top(&top, &list);
 }
