@@ -171,7 +171,8 @@ bool attn_decode_parts(const struct attn_forward *forward)
 int64_t attn_decode_keys(const struct attn_forward *forward)
 {
     const struct attn_problem *const problem = forward->problem;
-    if (is_of_bytes(problem) || attn_decode_parts(forward))
+    if (is_of_bytes(problem) || attn_decode_parts(forward) ||
+        forward->kernels->decode->long_blocks)
         return ATTN_DECODE_BYTE_KEYS;
     return problem->shape->D > 64 ? ATTN_DECODE_KEYS / 2 : ATTN_DECODE_KEYS;
 }

@@ -135,16 +135,17 @@ static void call_bytes(const struct attn_decoder *decoder,
         (const char *)piece->rows.value + attn_byte_of_value(Dv, row, 0), keys * Dv);
 }
 
-static void call_halves(const struct attn_decoder *decoder,
-                        const struct attn_decode_piece *piece)
+static void call_stored_rows(const struct attn_decoder *decoder,
+                             const struct attn_decode_piece *piece)
 {
     struct attn_decode_block block;
     describe_rows(&block, decoder->forward->problem);
+    const size_t bytes = block.key_type == ATTN_STORED_F32 ? 4 : 2;
     for (int64_t n = 0; n < piece->end - piece->first; n++) {
         attn_decode_call_lines((const char *)piece->rows.key + n * block.key_stride,
-                               2 * decoder->panel.D);
+                               bytes * decoder->panel.D);
         attn_decode_call_lines((const char *)piece->rows.value + n * block.value_stride,
-                               2 * decoder->panel.Dv);
+                               bytes * decoder->panel.Dv);
     }
 }
 
@@ -155,6 +156,6 @@ void attn_decode_call_first(const struct attn_decoder *decoder,
         return;
     if (attn_decode_stores_bytes(decoder->forward))
         call_bytes(decoder, piece);
-    else if (attn_decode_parts(decoder->forward))
-        call_halves(decoder, piece);
+    else if (decoder->forward->kernels->decode->long_blocks)
+        call_stored_rows(decoder, piece);
 }

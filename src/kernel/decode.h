@@ -138,6 +138,7 @@ static const struct attn_decode_kernels decode_kernels = {
     .close = tiles_close,
     .takes_parts = true,
 #endif
+    .long_blocks = CALLS_STREAMS,
     .ready_query = ready_query,
     .quantise = quantise,
     .merge = decode_merge,

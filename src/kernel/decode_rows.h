@@ -35,7 +35,9 @@ INLINE vf load_row(const char *row, size_t n, const size_t count,
  * its own, and while that is read, a key of the next block; line by line between the
  * multiply-adds, as evenly as these come, into the second cache: the first has too few
  * slots for what is under way.  What the processor foresees by itself is too little: it
- * starts anew with each page of memory and each block. */
+ * starts anew with each page of memory and each block.  Tiles, and all types where two
+ * multiply-adds go in a cycle, ask in long blocks for all of the next one, in streams. */
+enum { CALLS_STREAMS = VF_TWO_MULTIPLIERS };
 
 INLINE void fetch_line(const char *from)
 {
@@ -139,12 +141,33 @@ struct block_ahead {
     size_t at_once; /* fours of lines of either */
 };
 
-/* Fetched at so many places. */
+/* What is left is fetched at so many places. */
+INLINE void spread_ahead(struct block_ahead *a, size_t places)
+{
+    const size_t most = a->keys.left > a->values.left ? a->keys.left : a->values.left;
+    a->at_once = (most + places - 1) / places;
+}
+
 INLINE struct block_ahead block_ahead_of(struct fours_ahead keys,
                                          struct fours_ahead values, size_t places)
 {
-    const size_t most = keys.left > values.left ? keys.left : values.left;
-    return (struct block_ahead){keys, values, (most + places - 1) / places};
+    struct block_ahead ahead = {keys, values, 0};
+    spread_ahead(&ahead, places);
+    return ahead;
+}
+
+/* The next block, whose elements have so many bytes. */
+INLINE struct block_ahead next_block_ahead(const struct attn_decode_panel *panel,
+                                           const struct attn_decode_block *block,
+                                           size_t bytes, size_t places)
+{
+    const ptrdiff_t stride = block->key_stride;
+    const bool follows = block->next_key == block->key + (ptrdiff_t)block->keys * stride;
+    return block_ahead_of(
+        call_rows(block->next_key, stride, block->next_keys, bytes * panel->D, follows),
+        call_rows(block->next_value, block->value_stride, block->next_keys,
+                  bytes * panel->Dv, follows),
+        places);
 }
 
 INLINE void fetch_ahead(struct block_ahead *a)

@@ -39,6 +39,28 @@ INLINE bool scores_in_turn(const enum attn_stored type)
     return !VF_TWO_MULTIPLIERS && (type == ATTN_STORED_F32 || type == STORED_PAIRS);
 }
 
+/* Keys side by side. */
+INLINE size_t keys_at_once(size_t heads)
+{
+    return heads < SCORE_CHAINS ? SCORE_CHAINS / heads : 1;
+}
+
+/* Half of the next block is called beside scores: at the first key of those side by
+ * side. */
+INLINE size_t score_places(const struct attn_decode_block *block, size_t heads)
+{
+    const size_t of_vector = LANES / heads;
+    return (block->keys + of_vector - 1) / of_vector * (of_vector / keys_at_once(heads));
+}
+
+INLINE struct block_ahead ahead_of_scores(const struct attn_decode_panel *panel,
+                                          const struct attn_decode_block *block,
+                                          const enum attn_stored type)
+{
+    return next_block_ahead(panel, block, bytes_of(type),
+                            2 * score_places(block, panel->heads));
+}
+
 /* A few keys from one place of their rows on, the queries there, and rows of which the
  * same is fetched. */
 struct score_place {
@@ -56,7 +78,8 @@ INLINE void score_lines(vf *sum, struct score_place *at, const size_t keys,
     for (size_t line = 0; line < lines; line++)
 #pragma GCC unroll 8
         for (size_t k = 0; k < keys; k++) {
-            fetch_line(at->ahead[k] + 64 * line);
+            if (!CALLS_STREAMS)
+                fetch_line(at->ahead[k] + 64 * line);
 #pragma GCC unroll 8
             for (size_t n = 64 * line; n < 64 * (line + 1); n += step)
                 score_step(sum + k * heads, at->query + n / step * heads * LANES,
@@ -115,9 +138,10 @@ INLINE struct score_place place_of(const struct attn_decode_panel *panel,
  * them, so that this goes on beside the multiply-adds of the keys after. */
 INLINE vf score_tile(const struct attn_decode_panel *panel,
                      const struct attn_decode_block *block, size_t key, const size_t D,
-                     const bool known, const size_t heads, const enum attn_stored type)
+                     const bool known, const size_t heads, const enum attn_stored type,
+                     struct block_ahead *next)
 {
-    const size_t at_once = heads < SCORE_CHAINS ? SCORE_CHAINS / heads : 1;
+    const size_t at_once = keys_at_once(heads);
     const size_t beside = scores_in_turn(type) ? 1 : at_once;
     vf fours[LANES / 4];
 #pragma GCC unroll 4
@@ -129,6 +153,8 @@ INLINE vf score_tile(const struct attn_decode_panel *panel,
 #pragma GCC unroll 8
         for (size_t n = 0; n < at_once; n += beside) {
             struct score_place at = place_of(panel, block, key + first + n, beside, type);
+            if (CALLS_STREAMS)
+                fetch_ahead(next);
             score_rows(sum + n * heads, &at, D, known, beside, heads, type);
         }
 #pragma GCC unroll 4
@@ -143,9 +169,12 @@ INLINE void score_tiles(float *scores, const struct attn_decode_panel *panel,
                         const struct attn_decode_block *block, const size_t D,
                         const bool known, const size_t heads, const enum attn_stored type)
 {
+    struct block_ahead next = {0};
+    if (CALLS_STREAMS)
+        next = ahead_of_scores(panel, block, type);
     for (size_t key = 0; key < block->keys; key += LANES / heads)
         vf_store(scores + key * heads,
-                 score_tile(panel, block, key, D, known, heads, type));
+                 score_tile(panel, block, key, D, known, heads, type, &next));
 }
 
 /* Where the length of a key is known, the compiler leaves a fifth of the instructions
@@ -168,8 +197,9 @@ INLINE void score_heads(float *scores, const struct attn_decode_panel *panel,
         score_tiles(scores, panel, block, 64, true, heads, type);
     else
         score_tiles(scores, panel, block, panel->D, false, heads, type);
-    fetch_rests(block->value, block->value_stride, block->keys, panel->D * bytes_of(type),
-                panel->Dv * bytes_of(block->value_type));
+    if (!CALLS_STREAMS)
+        fetch_rests(block->value, block->value_stride, block->keys,
+                    panel->D * bytes_of(type), panel->Dv * bytes_of(block->value_type));
 }
 
 INLINE void score_block(float *scores, const struct attn_decode_panel *panel,

@@ -119,8 +119,8 @@ struct attn_decode_panel {
 /* A run of keys that the query sees all of, but for what `added` hides. */
 struct attn_decode_block {
     int64_t first_key; /* its index in the sequence */
-    size_t keys;       /* 1 to ATTN_DECODE_KEYS; of 8 bits, and with queries in parts, to
-                        * ATTN_DECODE_BYTE_KEYS */
+    size_t keys;       /* 1 to ATTN_DECODE_KEYS; of 8 bits, with queries in parts, and
+                        * where blocks are long, to ATTN_DECODE_BYTE_KEYS */
     const char *key, *value;
     ptrdiff_t key_stride, value_stride; /* bytes from one row to the next */
     enum attn_stored key_type, value_type;
@@ -184,8 +184,9 @@ struct attn_decode_kernels {
      * none. */
     const char *bytes_path, *pairs_path;
 
-    /* Whether query_parts are wanted. */
-    bool takes_parts;
+    /* Whether query_parts are wanted, and blocks of ATTN_DECODE_BYTE_KEYS of all types.
+     */
+    bool takes_parts, long_blocks;
 
     /* Fills whole, whole_begin and query_scale, or query_parts, where there are any. */
     void (*ready_query)(struct attn_decode_panel *panel);

@@ -113,14 +113,9 @@ INLINE size_t tiles_of(const struct attn_decode_block *block)
 INLINE struct block_ahead part_tiles_ahead(const struct attn_decode_panel *panel,
                                            const struct attn_decode_block *block)
 {
-    const size_t tiles = tiles_of(block);
-    const ptrdiff_t stride = block->key_stride;
-    const bool follows = block->next_key == block->key + (ptrdiff_t)block->keys * stride;
-    return block_ahead_of(
-        call_rows(block->next_key, stride, block->next_keys, 2 * panel->D, follows),
-        call_rows(block->next_value, block->value_stride, block->next_keys, 2 * panel->Dv,
-                  follows),
-        groups_of(panel) * tiles * (panel->D + panel->Dv) / TILE_ELEMENTS);
+    return next_block_ahead(panel, block, 2,
+                            groups_of(panel) * tiles_of(block) * (panel->D + panel->Dv) /
+                                TILE_ELEMENTS);
 }
 
 /* ---- Rows beside tiles ---------------------------------------------------------------

@@ -4,18 +4,31 @@
 #define ATTN_KERNEL_DECODE_VALUE_H
 
 #include "kernel/decode_bytes.h"
+#include "kernel/decode_score.h"
 #include "kernel/finite.h"
 #include "kernel/softmax.h"
 
 /* Some elements of the values of some keys; meanwhile the lines at the same places of as
- * many rows `ahead` are fetched, of as many vectors as are asked for. */
+ * many rows `ahead` are fetched, of as many vectors as are asked for; or, every four
+ * keys, what comes `next`. */
 struct value_tile {
     float *output; /* at the tile's first element */
     const float *weights;
     const char *value, *ahead;
     size_t output_stride, weight_stride, keys;
     ptrdiff_t value_stride, ahead_stride;
+    struct block_ahead *next;
 };
+
+enum { KEYS_OF_PLACE = 4 };
+
+INLINE void fetch_beside_values(struct block_ahead *next, size_t key)
+{
+    if (key % KEYS_OF_PLACE == 0)
+        fetch_fours(&next->keys, next->at_once);
+    if (key % KEYS_OF_PLACE == KEYS_OF_PLACE / 2)
+        fetch_fours(&next->values, next->at_once);
+}
 
 INLINE void value_tile(const struct value_tile *t, const size_t heads,
                        const size_t vectors, const size_t fetched, const size_t count,
@@ -35,7 +48,7 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
 #pragma GCC unroll 16
         for (size_t v = 0; v < vectors; v++) {
             x[v] = load_row(value, v * LANES, count, type);
-            if (v < fetched && v * LANES * bytes_of(type) % 64 == 0)
+            if (!CALLS_STREAMS && v < fetched && v * LANES * bytes_of(type) % 64 == 0)
                 fetch_line(ahead + v * LANES * bytes_of(type));
         }
 #pragma GCC unroll 4
@@ -44,6 +57,8 @@ INLINE void value_tile(const struct value_tile *t, const size_t heads,
             for (size_t v = 0; v < vectors; v++)
                 sum[h * vectors + v] =
                     vf_fma(vf_set1(weight[h]), x[v], sum[h * vectors + v]);
+        if (CALLS_STREAMS)
+            fetch_beside_values(t->next, key);
         weight += t->weight_stride;
         value += t->value_stride;
         ahead += t->ahead_stride;
@@ -83,8 +98,8 @@ INLINE void fetch_rests_ahead(const struct attn_decode_panel *panel,
 /* For heads `head` to head + heads − 1.  The first few tiles of heads share the fetching.
  */
 INLINE void value_heads(const struct attn_decode_panel *panel, const float *weights,
-                        const struct attn_decode_block *block, size_t head,
-                        const size_t heads, const size_t shares,
+                        const struct attn_decode_block *block, struct block_ahead *next,
+                        size_t head, const size_t heads, const size_t shares,
                         const enum attn_stored type)
 {
     const size_t most = VALUE_TILE / heads < 8 ? VALUE_TILE / heads : 8;
@@ -99,6 +114,7 @@ INLINE void value_heads(const struct attn_decode_panel *panel, const float *weig
         .keys = block->keys,
         .value_stride = block->value_stride,
         .ahead_stride = ahead.stride,
+        .next = next,
     };
     for (size_t d = 0; d < panel->Dv;) {
         const size_t left = d < whole ? (whole - d) / LANES : 0;
@@ -162,25 +178,57 @@ INLINE void value_of_seen(const struct attn_decode_panel *panel, const float *we
     }
 }
 
+INLINE void value_all_heads(const struct attn_decode_panel *panel, const float *weights,
+                            const struct attn_decode_block *block,
+                            struct block_ahead *next, const enum attn_stored type)
+{
+    if (panel->heads == 1)
+        value_heads(panel, weights, block, next, 0, 1, 1, type);
+    else if (panel->heads == 2)
+        value_heads(panel, weights, block, next, 0, 2, 1, type);
+    else if (takes_whole_values(panel, type))
+        for (size_t head = 0; head < panel->heads; head += 2)
+            value_heads(panel, weights, block, next, head, 2, 2, type);
+    else
+        for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
+            value_heads(panel, weights, block, next, head, VALUE_HEADS, 1, type);
+}
+
+/* Values of a long block are read once for two heads, and stay in the first cache until
+ * all have read them if they are of 32 keys (fp32), or of 64 (16 bits). */
+enum { TURN_BYTES = 32 * 4 };
+
+INLINE void value_turns(const struct attn_decode_panel *panel, const float *weights,
+                        const struct attn_decode_block *block,
+                        const enum attn_stored type)
+{
+    const size_t pair = panel->heads > 2 ? panel->heads : 2;
+    const size_t tiles = (pair * panel->Dv + VALUE_TILE * LANES - 1) / VALUE_TILE / LANES;
+    struct block_ahead next = ahead_of_scores(panel, block, type);
+    const size_t most = TURN_BYTES / bytes_of(type);
+    struct attn_decode_block turn = *block;
+    skip_ahead(&next, score_places(block, panel->heads));
+    spread_ahead(&next, tiles * (block->keys + KEYS_OF_PLACE - 1) / KEYS_OF_PLACE);
+    for (size_t first = 0; first < block->keys; first += most) {
+        const size_t left = block->keys - first;
+        turn.keys = left < most ? left : most;
+        turn.value = block->value + (ptrdiff_t)first * block->value_stride;
+        value_all_heads(panel, weights + first * panel->heads, &turn, &next, type);
+    }
+}
+
 INLINE void value_block(const struct attn_decode_panel *panel, const float *weights,
                         const struct attn_decode_block *block,
                         const enum attn_stored type)
 {
     if (block->hides && !values_are_finite(panel, block)) {
         value_of_seen(panel, weights, block, type);
-        return;
+    } else if (CALLS_STREAMS) {
+        value_turns(panel, weights, block, type);
+    } else {
+        value_all_heads(panel, weights, block, NULL, type);
+        fetch_rests_ahead(panel, block);
     }
-    if (panel->heads == 1)
-        value_heads(panel, weights, block, 0, 1, 1, type);
-    else if (panel->heads == 2)
-        value_heads(panel, weights, block, 0, 2, 1, type);
-    else if (takes_whole_values(panel, type))
-        for (size_t head = 0; head < panel->heads; head += 2)
-            value_heads(panel, weights, block, head, 2, 2, type);
-    else
-        for (size_t head = 0; head < panel->heads; head += VALUE_HEADS)
-            value_heads(panel, weights, block, head, VALUE_HEADS, 1, type);
-    fetch_rests_ahead(panel, block);
 }
 
 #endif
