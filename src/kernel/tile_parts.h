@@ -220,7 +220,7 @@ static enum noting noting_of(const struct pipe *pipe, const struct couple *now)
         const struct pipe_column *const c = &now->column[i];
         const struct column column = column_in_softmax(pipe, c);
         const enum distance distances = distance_sums_of(&column);
-        by_sums = by_sums && c->whole && !c->hides && /* so no score is −∞ */
+        by_sums = by_sums && c->whole && !c->hides && !c->biased && /* none is −∞ */
                   distances <= DISTANCE_BY_SUMS;
     }
     return by_sums && !others ? NOTE_ROWS : NOTE_ALL;

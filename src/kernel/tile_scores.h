@@ -297,7 +297,7 @@ static __attribute__((noinline)) void keep_top_of(const struct column *column,
     top.first_key -= (int64_t)c->begin; /* the list counts rows */
     struct top_list list;
     vf least = vf_load(top_least(&top));
-    if (c->noted && top.top <= 4 && !vi_any(c->zero != 0.0f))
+    if (c->noted && !c->biased && top.top <= 4 && !vi_any(c->zero != 0.0f))
         least = vf_max(below_fourth(c), least);
     size_t count = 0;
     for (size_t first = 0; first < ATTN_BLOCK_KEYS; first += 64) {
