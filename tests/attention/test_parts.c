@@ -227,27 +227,36 @@ static void gates_leave_rows_exact_and_their_bits_to_them_alone(void **state)
 }
 
 /* Hidden scores are −∞ in blocks that all queries see, and entropy is asked for alone. */
-static void entropy_of_kept_keys_is_a_number(void **state)
+/* A weight of 0 takes nothing of a score of −∞, whoever hides it. */
+static void entropy_of_hidden_keys_is_a_number(void **state)
 {
     (void)state;
     enum { D = 64, LENGTH = 512 };
     attn_context *const context = context_of("amx", 1);
-    float *const entropy = floats(LENGTH);
+    float *const entropy = floats(LENGTH), *const bias = floats(LENGTH * LENGTH);
     uint8_t *const keep = malloc(LENGTH * LENGTH);
-    struct dense c = dense_create((attn_shape){1, 1, 1, LENGTH, LENGTH, D, D}, false);
-    attn_tensors tensors = dense_tensors(&c);
     assert_non_null(keep);
-    for (int n = 0; n < LENGTH * LENGTH; n++)
+    for (int n = 0; n < LENGTH * LENGTH; n++) {
         keep[n] = (n / LENGTH + 3 * n) % 5 != 0;
-    c.options.keep = (attn_keep){keep, {0, 0, LENGTH, 1}};
-    tensors.statistics.entropy = entropy;
-    assert_int_equal(attn_forward_reference(&c.shape, &tensors, &c.options), ATTN_OK);
-    float *const exact = copied(entropy, LENGTH);
-    assert_ok(context, attn_forward(context, &c.shape, &tensors, &c.options));
-    for (size_t n = 0; n < LENGTH; n++)
-        assert_near(entropy[n], exact[n], 2e-5, "entropy", n);
-    free(exact), free(keep), free(entropy);
-    dense_destroy(&c);
+        bias[n] = keep[n] ? 0.0f : -INFINITY;
+    }
+    for (int by_bias = 0; by_bias < 2; by_bias++) {
+        struct dense c = dense_create((attn_shape){1, 1, 1, LENGTH, LENGTH, D, D}, false);
+        attn_tensors tensors = dense_tensors(&c);
+        if (by_bias)
+            c.options.bias = attn_input_dense(bias, 1, LENGTH, LENGTH);
+        else
+            c.options.keep = (attn_keep){keep, {0, 0, LENGTH, 1}};
+        tensors.statistics.entropy = entropy;
+        assert_int_equal(attn_forward_reference(&c.shape, &tensors, &c.options), ATTN_OK);
+        float *const exact = copied(entropy, LENGTH);
+        assert_ok(context, attn_forward(context, &c.shape, &tensors, &c.options));
+        for (size_t n = 0; n < LENGTH; n++)
+            assert_near(entropy[n], exact[n], 2e-5, "entropy", n);
+        free(exact);
+        dense_destroy(&c);
+    }
+    free(keep), free(bias), free(entropy);
     attn_context_destroy(context);
 }
 
@@ -260,7 +269,7 @@ int main(void)
         cmocka_unit_test(the_smallest_queries_are_not_0_to_an_infinite_key),
         cmocka_unit_test(huge_by_tiny_is_as_exact_as_anything),
         cmocka_unit_test(gates_leave_rows_exact_and_their_bits_to_them_alone),
-        cmocka_unit_test(entropy_of_kept_keys_is_a_number),
+        cmocka_unit_test(entropy_of_hidden_keys_is_a_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
