@@ -37,13 +37,6 @@ INLINE void split_in_parts(vf x, vf part[BF16_PARTS])
     part[2] = x - part[1];
 }
 
-/* Two parts as a pair of bfloat16, the first one in its lower half. */
-INLINE vf pair_parts(vf first, vf second)
-{
-    const vu upper = (vu){0} + 0xffff0000;
-    return (vf)((vu)first >> 16 | ((vu)second & upper));
-}
-
 /* Pairs of the parts of two vectors, the largest first, `distance` floats apart. */
 INLINE void store_parts(float *to, size_t distance, vf first, vf second)
 {
@@ -52,7 +45,7 @@ INLINE void store_parts(float *to, size_t distance, vf first, vf second)
     split_in_parts(second, b);
 #pragma GCC unroll 3
     for (size_t part = 0; part < BF16_PARTS; part++)
-        vf_store(to + part * distance, pair_parts(a[part], b[part]));
+        vf_store(to + part * distance, vf_pair_upper(a[part], b[part]));
 }
 
 #endif

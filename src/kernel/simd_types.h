@@ -59,6 +59,21 @@ INLINE vf vf_pair(vf first, vf second)
 #endif
 }
 
+/* The upper halves of fp32 as they are, as a pair of bfloat16, the first one in its lower
+ * half. */
+INLINE vf vf_pair_upper(vf first, vf second)
+{
+#if VF_BYTES == 64
+    static const uint8_t upper[16] = {2,  3,  2,  3,  6,  7,  6,  7,
+                                      10, 11, 10, 11, 14, 15, 14, 15};
+    const __m512i places = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)upper));
+    return (vf)_mm512_mask_shuffle_epi8((__m512i)second, 0x3333333333333333,
+                                        (__m512i)first, places);
+#else
+    return (vf)((vu)first >> 16 | ((vu)second & 0xffff0000));
+#endif
+}
+
 /* sum + Σ over both of a · b, products and sums in fp32; subnormal numbers may count as
  * 0. */
 INLINE vf vf_dot(vf a, vf b, vf sum)

@@ -84,29 +84,39 @@ INLINE void score_column(float *scores, const struct attn_panel *panel,
         vf_store(scores + (last + i) * width, vf_load(rows + i * VF_LANES));
 }
 
-INLINE void note_score(struct noted *noted, const size_t chain, float *at, float factor,
-                       const size_t parts)
+INLINE vf note_score(struct noted *noted, const size_t chain, float *at, float factor)
 {
     const vf score = vf_load(at) * factor;
     if (factor != 1.0f)
         vf_store(at, score);
     noted->most[chain] = vf_max(noted->most[chain], score);
-    if (parts > 1)
-        noted->zero = vf_fma(score, vf_set1(0.0f), noted->zero);
+    return score;
 }
 
-/* Scales the scores of a vector of lanes, [key][width], and notes. */
+/* Scales the scores of a vector of lanes, [key][width], and notes.  Sums of products of
+ * two show if any is not finite, and may if some are beyond 2⁶⁰. */
 INLINE void note_scores(struct noted *noted, float *scores, size_t width, size_t keys,
                         float factor, const size_t parts)
 {
+    vf products[2] = {vf_set1(0.0f), vf_set1(0.0f)};
     size_t key = 0;
 #pragma GCC unroll 4
     for (; key + MOST_CHAINS <= keys; key += MOST_CHAINS)
-#pragma GCC unroll 4
-        for (size_t i = 0; i < MOST_CHAINS; i++)
-            note_score(noted, i, scores + (key + i) * width, factor, parts);
-    for (; key < keys; key++)
-        note_score(noted, 0, scores + key * width, factor, parts);
+#pragma GCC unroll 2
+        for (size_t i = 0; i < MOST_CHAINS; i += 2) {
+            float *const at = scores + (key + i) * width;
+            const vf score = note_score(noted, i, at, factor);
+            const vf next = note_score(noted, i + 1, at + width, factor);
+            if (parts > 1)
+                products[i / 2] = vf_fma(score, next, products[i / 2]);
+        }
+    for (; key < keys; key++) {
+        const vf score = note_score(noted, 0, scores + key * width, factor);
+        if (parts > 1)
+            products[0] = vf_fma(score, score, products[0]);
+    }
+    if (parts > 1)
+        noted->zero = vf_fma(products[0] + products[1], vf_set1(0.0f), noted->zero);
 }
 
 /* At most so many rows and elements of a matrix from there on. */

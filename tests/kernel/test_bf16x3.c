@@ -59,7 +59,7 @@ static void little_is_lost_of_a_tiny_number(void **state)
 static void pairs_hold_the_upper_halves(void **state)
 {
     (void)state;
-    const vf pair = pair_parts(all_of(0x3f810000), all_of(0xc0420000));
+    const vf pair = vf_pair_upper(all_of(0x3f810000), all_of(0xc0420000));
     assert_int_equal((uint32_t)vf_bits(pair)[0], 0xc0423f81);
 }
 
