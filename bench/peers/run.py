@@ -27,7 +27,7 @@ START = time.time()
 
 PACKAGES = {
     "torch": "torch", "numpy": "numpy", "onnxruntime": "onnxruntime", "onnx": "onnx",
-    "libggml-python": "libggml",
+    "libggml-python": "libggml", "tokenizers": "tokenizers",
 }
 CELLS = "bench/peers/libattn-cells.so"  # in the build folder
 OPTIONAL = ("onnxruntime", "onnx", "libggml-python")  # named in the document if left out

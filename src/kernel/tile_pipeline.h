@@ -29,13 +29,11 @@ struct pipe_column {
     size_t first_row, begin, end; /* of the block's first key, and see above */
     bool all_see;                 /* each lane sees all of these rows, by its position */
     bool noted;                   /* scores are as noted, but where lanes do not see */
-    bool whole;                   /* all lanes see all rows, and scores are as noted */
-    bool gated;                   /* which is after gates */
-    bool biased;                  /* after a bias */
-    bool hides;                   /* which is but for keys that lanes do not keep */
+    bool whole;                   /* so are all, and lanes see all rows */
+    bool gated, biased, hides;    /* noting takes gates, adds a bias, hides by keep */
     float *scores, *weights;
     vf most[CHUNKS], zero;          /* of the chunks' scores, as struct noted has them */
-    uint16_t kept[ATTN_BLOCK_KEYS]; /* if it hides: the lanes that do, a bit each */
+    uint16_t kept[ATTN_BLOCK_KEYS]; /* if it hides: lanes that keep a row, a bit each */
 };
 
 /* Results are flushed all the way, but where sums are rescaled. */
@@ -75,21 +73,26 @@ INLINE void note_kept_rows(struct noted *noted, const struct pipe_column *c, siz
         note_kept(noted, 0, c->scores + row * VF_LANES, c->kept[row]);
 }
 
+/* Of rows of one chunk, which begin there. */
+INLINE void add_noted(struct pipe_column *c, size_t begin, const struct noted *noted)
+{
+    vf *const most = &c->most[begin / CHUNK_KEYS];
+    *most = vf_max(*most, most_of_all(noted));
+    c->zero += noted->zero;
+}
+
 /* Scales scores of one chunk and notes them. */
 INLINE void note_rows(struct pipe_column *c, size_t begin, size_t end, float factor,
                       const size_t parts)
 {
     struct noted noted;
-    vf *const most = &c->most[begin / CHUNK_KEYS];
     clear_noted(&noted);
     if (parts > 1 && c->hides)
         note_kept_rows(&noted, c, begin, end);
     else
         note_scores(&noted, c->scores + begin * VF_LANES, VF_LANES, end - begin, factor,
                     parts);
-    *most = vf_max(*most, most_of_all(&noted));
-    if (parts > 1)
-        c->zero += noted.zero;
+    add_noted(c, begin, &noted);
 }
 
 INLINE vf largest_of(const struct pipe_column *c)

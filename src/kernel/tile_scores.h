@@ -64,12 +64,10 @@ static __attribute__((noinline)) void note_gated_rows(struct pipe_column *c, siz
     const struct strip strip = {c->scores + c->first_row * VF_LANES, VF_LANES,
                                 c->lane / VF_LANES, begin - c->first_row,
                                 end - c->first_row};
-    vf *const most = &c->most[begin / CHUNK_KEYS];
     struct noted noted;
     clear_noted(&noted);
     note_forgotten(&noted, &strip, c->show->panel, &c->show->block);
-    *most = vf_max(*most, most_of_all(&noted));
-    c->zero += noted.zero;
+    add_noted(c, begin, &noted);
 }
 
 /* Four keys of 16 rows, turned: 16 loads and half the permutations that a square takes.
@@ -97,7 +95,6 @@ static __attribute__((noinline)) void note_biased_rows(struct pipe_column *c,
     const struct attn_matrix turned = turned_matrix(bias);
     const ptrdiff_t stride = bias->row_stride;
     const float *const x = (const float *)bias->x + (ptrdiff_t)c->lane * stride;
-    vf *const most = &c->most[begin / CHUNK_KEYS];
     struct noted noted;
     clear_noted(&noted);
     size_t row = begin;
@@ -111,8 +108,7 @@ static __attribute__((noinline)) void note_biased_rows(struct pipe_column *c,
     for (; row < end; row++)
         note_biased(&noted, 0, c->scores + row * VF_LANES,
                     load_elements(&turned, row - c->first_row, c->lane, ATTN_F32));
-    *most = vf_max(*most, most_of_all(&noted));
-    c->zero += noted.zero;
+    add_noted(c, begin, &noted);
 }
 
 INLINE void note_products(struct pipe_column *c, size_t begin, size_t end)
