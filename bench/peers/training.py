@@ -324,7 +324,7 @@ class OurTranslator:
 
     def __init__(self, attn, threads, data):
         self.folder = tempfile.TemporaryDirectory()
-        self.steps = 2
+        self.steps, self.pace = 2, 1.4  # steps a second
         self.command = [attn, "train", str(ROOT / "recipes/translate-en-fr.json"), "--out",
                         self.folder.name, "--threads", str(threads)]
         self.environment = dict(os.environ, ATTN_DATA=str(data))
@@ -336,10 +336,13 @@ class OurTranslator:
 
     def rate(self, seconds):
         log = Path(self.folder.name) / "log.jsonl"
-        before = len(log.read_text().splitlines())
-        self.steps += int(max(seconds, 30) * 1.4)
-        self.train()
-        lines = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+        lines = []
+        while len(lines) < 3:  # one in ten seconds
+            before = len(log.read_text().splitlines())
+            self.steps += int(max(seconds, 30) * self.pace)
+            self.train()
+            lines = [json.loads(line) for line in log.read_text().splitlines()[before:]]
+            self.pace *= 2 if len(lines) < 3 else 1
         first, last = lines[0], lines[-1]
         return (last["target_tokens"] - first["target_tokens"]) / \
             (last["seconds"] - first["seconds"])
