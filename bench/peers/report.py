@@ -95,7 +95,8 @@ def asked_table(bench):
          "holds", "against"),
         [(r["op"], r["case"], r["dtype"], r["threads"], r["Lk"], r["D"],
           milliseconds(r["milliseconds"] / 1e3), f"{r['reached']:.3f}", bound(r["must"]),
-          bound(r["goal"]), verdict(r, bench), against(r)) for r in bench["rows"]], right=range(3, 10))
+          bound(r["goal"]), verdict(r, bench), against(r)) for r in bench["rows"]],
+        right=range(3, 10))
 
 
 def reason_for(row, reasons):

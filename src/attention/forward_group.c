@@ -143,10 +143,11 @@ static void call_block(struct attn_group *group, int64_t next, int64_t end_key)
     struct attn_walk *const walk = &group->walk;
     if (walk->wide.blocks == 1)
         return;
-    group->calls.first = group->calls.end = 0;
+    walk->calls = NULL;
+    if (next >= end_key || walk->head.blocks)
+        return;
     walk->calls = &group->calls;
-    if (next < end_key && !walk->head.blocks)
-        attn_wide_list(&group->calls, walk, next);
+    attn_wide_list(walk->calls, walk, next);
 }
 
 /* Without a sink. */

@@ -18,6 +18,17 @@ int64_t attn_panel_queries(const struct attn_kernels *kernels)
     return (int64_t)(kernels->panel_vectors * kernels->lanes);
 }
 
+size_t attn_blocks_near(const struct attn_problem *problem, int64_t Lk, int64_t queries)
+{
+    const attn_options *const options = problem->options;
+    const int64_t right = options->causal ? 0 : options->window_right;
+    const int64_t all = (Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
+    if (options->window_left < 0 || right < 0 || options->sink_keys > 0)
+        return (size_t)all;
+    const int64_t keys = options->window_left + right + queries;
+    return (size_t)attn_least(all, keys / ATTN_BLOCK_KEYS + 2);
+}
+
 /* A panel of a single vector runs slower than its share, so 3 + 1 vectors are served as
  * 2 + 2. */
 int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left)

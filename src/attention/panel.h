@@ -58,6 +58,10 @@ void attn_walk_take_head(struct attn_walk *walk, int64_t h);
 /* Most queries that a panel takes. */
 int64_t attn_panel_queries(const struct attn_kernels *kernels);
 
+/* How many blocks of keys so many queries side by side may see some of: with a window
+ * few. */
+size_t attn_blocks_near(const struct attn_problem *problem, int64_t Lk, int64_t queries);
+
 /* How many of the queries left the next panel takes. */
 int64_t attn_next_panel(const struct attn_kernels *kernels, int64_t queries_left);
 

@@ -24,13 +24,7 @@ enum { MOST_UNITS = 8 };
 static size_t room_of(const struct attn_problem *problem,
                       const struct attn_kernels *kernels, int64_t Lk)
 {
-    const attn_options *const options = problem->options;
-    const int64_t right = options->causal ? 0 : options->window_right;
-    const int64_t all = (Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS;
-    if (options->window_left < 0 || right < 0 || options->sink_keys > 0)
-        return (size_t)all;
-    const int64_t keys = options->window_left + right + attn_panel_queries(kernels);
-    return (size_t)attn_least(all, keys / ATTN_BLOCK_KEYS + 2);
+    return attn_blocks_near(problem, Lk, attn_panel_queries(kernels));
 }
 
 /* Runs of a block that a panel may see: of a layout's blocks, and one more where the sink

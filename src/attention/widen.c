@@ -41,25 +41,6 @@ bool attn_pairs_pay(const struct attn_pair_kernels *pairs, const attn_shape *sha
  * a tenth to make again. */
 #define MOST_BYTES_KEPT ((size_t)16 << 20)
 
-static size_t blocks_of(int64_t keys)
-{
-    return (size_t)((keys + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS);
-}
-
-/* Of those that a group of panels may see: of a window few. */
-static size_t blocks_of_group(const struct attn_problem *problem,
-                              const struct attn_kernels *kernels)
-{
-    const attn_options *const options = problem->options;
-    const int64_t right = options->causal ? 0 : options->window_right;
-    const int64_t queries = ATTN_GROUP_PANELS * attn_panel_queries(kernels);
-    if (options->window_left < 0 || right < 0 || options->sink_keys > 0)
-        return blocks_of(problem->shape->Lk);
-    return blocks_of(
-        attn_least(problem->shape->Lk, options->window_left + right + queries +
-                                           ATTN_BLOCK_KEYS)); /* begun within a block */
-}
-
 static size_t blocks_kept(const struct attn_problem *problem,
                           const struct attn_kernels *kernels,
                           const struct attn_pair_kernels *pairs, size_t floats)
@@ -68,8 +49,10 @@ static size_t blocks_kept(const struct attn_problem *problem,
         return 1;
     const size_t room = MOST_BYTES_KEPT / sizeof(float) / floats;
     const size_t most = room < ATTN_PLACES_OF_BLOCKS ? room : ATTN_PLACES_OF_BLOCKS;
-    const size_t all = blocks_of(problem->shape->Lk);
-    const size_t of_group = blocks_of_group(problem, kernels);
+    const int64_t Lk = problem->shape->Lk;
+    const size_t all = (size_t)((Lk + ATTN_BLOCK_KEYS - 1) / ATTN_BLOCK_KEYS);
+    const size_t of_group =
+        attn_blocks_near(problem, Lk, ATTN_GROUP_PANELS * attn_panel_queries(kernels));
     if (problem->shape->H > problem->shape->Hk && all <= most)
         return all;
     return of_group <= most ? of_group : 1;
@@ -210,7 +193,7 @@ void attn_wide_list(struct attn_calls *calls, const struct attn_walk *walk, int6
     const int64_t n = first / ATTN_BLOCK_KEYS;
     const size_t place = (size_t)n % wide->blocks, of_line = ATTN_LINE_BYTES / 4;
     calls->first = calls->end = 0;
-    if (wide->blocks == 1 || wide->block_at[place] != n)
+    if (wide->block_at[place] != n)
         return;
     calls->runs[calls->end++] = (struct attn_lines){
         .first = (uintptr_t)(wide->keys + place * wide->key_block),

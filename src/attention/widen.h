@@ -32,7 +32,9 @@ void attn_wide_init(struct attn_walk *walk, float *scratch, bool values);
  * ATTN_BLOCK_KEYS of them.  What is shown must lie within. */
 void attn_widen(struct attn_walk *walk, int64_t first, int64_t end);
 
-/* Lists the lines of the block of keys from `first` on, if it is ready and stays. */
+/* Lists the lines of the block of keys from `first` on, if it is ready, where blocks
+ * stay.
+ */
 void attn_wide_list(struct attn_calls *calls, const struct attn_walk *walk,
                     int64_t first);
 

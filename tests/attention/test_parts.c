@@ -226,8 +226,8 @@ static void gates_leave_rows_exact_and_their_bits_to_them_alone(void **state)
     attn_context_destroy(context);
 }
 
-/* Hidden scores are −∞ in blocks that all queries see, and entropy is asked for alone. */
-/* A weight of 0 takes nothing of a score of −∞, whoever hides it. */
+/* A weight of 0 takes nothing of a score of −∞, whoever hides it, in blocks that all
+ * queries see; entropy is asked for alone. */
 static void entropy_of_hidden_keys_is_a_number(void **state)
 {
     (void)state;
